@@ -1,0 +1,18 @@
+"""Approximators: smooth modules that learn to imitate a hard function.
+
+Any module with the input and output shapes of the hard function will do. The builders here share the signature
+(hard, in_shape, **options) and take the output shape from the hard function; `in_shape` is without the batch.
+
+    dense           linear layers over the flattened sample: for any hard function
+    elementwise     one small net applied to every unit: cheap, for functions of single units
+    conv            convolutions: for feature maps that keep height and width
+    matched         the form of the hard function with soft edges: signum, binary, bernoulli, threshold
+    auto            matched where there is one, dense otherwise
+"""
+
+from dab.approximators.conv import Conv, conv
+from dab.approximators.dense import Dense, dense
+from dab.approximators.elementwise import Elementwise, elementwise
+from dab.approximators.matched import Matched, auto, matched
+
+__all__ = ["Conv", "Dense", "Elementwise", "Matched", "auto", "conv", "dense", "elementwise", "matched"]

@@ -1,0 +1,33 @@
+from collections.abc import Callable
+
+from torch import Tensor, nn
+
+from dab.approximators.dense import stack
+from dab.hard import out_shape as shape_after
+
+
+class Elementwise(nn.Module):
+    """One small net from number to number, applied to every unit.  [B, ...] → [B, ...]"""
+
+    def __init__(self, hidden: tuple[int, ...] = (16,), activation: str = "tanh") -> None:
+        super().__init__()
+        self.net = stack((1, *hidden, 1), activation)
+
+    def forward(self, z: Tensor) -> Tensor:
+        return self.net(z.unsqueeze(-1)).squeeze(-1)
+
+
+def elementwise(
+    hard: Callable[[Tensor], Tensor],
+    in_shape: tuple[int, ...],
+    hidden: tuple[int, ...] = (16,),
+    activation: str = "tanh",
+) -> Elementwise:
+    """For hard functions that treat every unit alike and alone."""
+    after = shape_after(hard, in_shape)
+    if after != tuple(in_shape):
+        raise ValueError(
+            f"elementwise needs a hard function that keeps the shape, but this one turns {list(in_shape)} into "
+            f"{list(after)}: use dense"
+        )
+    return Elementwise(hidden, activation)

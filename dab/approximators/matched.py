@@ -1,0 +1,152 @@
+"""Approximators with the form of the hard function, its edges softened: one slope instead of a network.
+
+Fitted freely the slope runs to infinity and the gradient dies, so it is capped; the cap trades bias for variance.
+"""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dab.approximators.dense import Dense, dense
+from dab.hard import Bernoulli, Binary, Signum, Threshold
+from dab.hard.binary import mean_of
+
+KNOWN = (Signum, Binary, Bernoulli, Threshold)
+
+
+class _AtMost(torch.autograd.Function):
+    """min(slope, cap), with the gradient of a projection: above the cap, a pull down passes and a push up does not.
+
+    A plain minimum drops both: a slope that the optimizer's momentum once carried over the cap could never return.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(slope: Tensor, cap: Tensor) -> Tensor:
+        return torch.minimum(slope, cap)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        slope, cap = inputs
+        ctx.save_for_backward(slope <= cap)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (below,) = ctx.saved_tensors
+        return torch.where(below | (grad > 0), grad, 0.0), None
+
+
+class Matched(nn.Module):
+    """form(z, slope), with 0 < slope <= cap; `residual`, if any, is added.
+
+    form        (z, slope) → soft output
+    cap         at the end of training; from `cap_start` (None: constant) it moves there linearly with `set_progress`
+    slope       at the start
+    unit_shape  () for one slope, the shape of a sample for one a unit
+    """
+
+    cap: Tensor
+
+    def __init__(
+        self,
+        form: Callable[[Tensor, Tensor], Tensor],
+        cap: float,
+        cap_start: float | None,
+        slope: float,
+        unit_shape: tuple[int, ...] = (),
+        residual: nn.Module | None = None,
+    ) -> None:
+        super().__init__()
+        self.form = form
+        self.cap_end = cap
+        self.cap_start = cap if cap_start is None else cap_start
+        if not (min(self.cap_end, self.cap_start, slope) > 0 and math.isfinite(max(cap, self.cap_start, slope))):
+            raise ValueError(f"cap, cap_start and slope must be finite and > 0, given {cap}, {cap_start} and {slope}")
+        self.log_slope = nn.Parameter(torch.full(unit_shape, math.log(slope)))  # the logarithm keeps it positive
+        self.register_buffer("cap", torch.tensor(float(self.cap_start)))
+        self.residual = residual
+
+    @property
+    def slope(self) -> Tensor:
+        """The slope in use, after the cap.  [] or [*unit_shape]"""
+        return _AtMost.apply(self.log_slope.exp(), self.cap)
+
+    def forward(self, z: Tensor) -> Tensor:
+        s = self.form(z, self.slope)
+        return s if self.residual is None else s + self.residual(z)
+
+    def set_progress(self, fraction: float) -> None:
+        """Move the cap to its place at this fraction (0..1) of training, without waiting for the device."""
+        fraction = min(max(fraction, 0.0), 1.0)
+        self.cap.fill_(self.cap_start + (self.cap_end - self.cap_start) * fraction)
+
+    def extra_repr(self) -> str:
+        return f"cap={self.cap_start:g}" + (f"..{self.cap_end:g}" if self.cap_end != self.cap_start else "")
+
+
+def matched(
+    hard: nn.Module,
+    in_shape: tuple[int, ...],
+    cap: float = 4.0,
+    cap_start: float | None = None,
+    slope: float | None = None,
+    per_unit: bool = False,
+    residual: tuple[int, ...] | None = None,
+    activation: str = "tanh",
+) -> Matched:
+    """The matched approximator of Signum, Binary, Bernoulli or Threshold.
+
+    slope       at the start; None: 1, or the cap if that is lower
+    per_unit    a slope for every unit instead of one
+    residual    hidden sizes of a dense net added to the form, zero at the start; None: no net
+    activation  of the residual
+    """
+    form = _form(hard)
+    lowest = cap if cap_start is None else min(cap, cap_start)
+    start = min(1.0, lowest) if slope is None else slope
+    net = None if residual is None else _zero_at_start(dense(hard, in_shape, residual, activation))
+    return Matched(form, cap, cap_start, start, tuple(in_shape) if per_unit else (), net)
+
+
+def auto(hard: Callable[[Tensor], Tensor], in_shape: tuple[int, ...]) -> nn.Module:
+    """The matched approximator where there is one, a dense one otherwise."""
+    return matched(hard, in_shape) if isinstance(hard, KNOWN) else dense(hard, in_shape)
+
+
+def _form(hard: nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
+    match hard:
+        case Signum():
+            return partial(_signum, eps=hard.eps)
+        case Binary():
+            return partial(_binary, reference=hard.reference)
+        case Bernoulli():
+            return _logistic
+        case Threshold():
+            return partial(_logistic, centre=hard.tau)
+    known = ", ".join(kind.__name__ for kind in KNOWN)
+    raise ValueError(f"matched knows the form of {known}, given {type(hard).__name__}: use dense")
+
+
+def _signum(z: Tensor, slope: Tensor, eps: float) -> Tensor:
+    return (torch.tanh(slope * (z - eps)) + torch.tanh(slope * (z + eps))) / 2
+
+
+def _binary(z: Tensor, slope: Tensor, reference: str) -> Tensor:
+    return torch.sigmoid(slope * (z - mean_of(z, reference)))
+
+
+def _logistic(z: Tensor, slope: Tensor, centre: float = 0.0) -> Tensor:
+    return torch.sigmoid(slope * (z - centre))
+
+
+def _zero_at_start(net: Dense) -> Dense:
+    last = net.net[-1]
+    assert isinstance(last, nn.Linear)
+    nn.init.zeros_(last.weight)
+    nn.init.zeros_(last.bias)
+    return net

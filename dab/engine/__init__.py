@@ -1,0 +1,1 @@
+"""The loop and everything around it: configuration, runs, checkpoints, devices, records, loggers."""

@@ -1,0 +1,91 @@
+"""The only module that makes objects from configuration.
+
+In this order: data → hard + approximator → estimator → model → task → optimizer.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from dab.engine.config import ConfigError, locate
+from dab.engine.distributed import Workers
+from dab.engine.run import takes
+from dab.engine.schedules import Schedule
+from dab.keys import key
+from dab.tasks.task import Task
+
+
+@dataclass
+class Job:
+    """Everything one training needs."""
+
+    data: Any
+    task: Task
+    optimizer: torch.optim.Optimizer
+    schedule: Schedule
+
+
+def make(config: dict[str, Any], name: str, **runtime: Any) -> Any:
+    """The object of one component: its YAML options plus what exists only at run time."""
+    return _call(name, locate(name, config[name]), config[name], **runtime)
+
+
+def _call(name: str, function: Callable[..., Any], node: dict[str, Any], **runtime: Any) -> Any:
+    options = {k: v for k, v in node.items() if k != "_target_"}
+    try:
+        return function(**options, **runtime)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{name}: {error}") from error
+
+
+def build(config: dict[str, Any], workers: Workers) -> Job:
+    data = build_data(config, workers)
+    task = build_task(config, data.input_shape).to(workers.device)
+    trained = [p for p in task.parameters() if p.requires_grad]
+    optimizer = make(config, "optimizer", params=trained)
+    return Job(data, task, optimizer, make(config, "schedule"))
+
+
+def build_data(config: dict[str, Any], workers: Workers) -> Any:
+    trainer = config["trainer"]
+    return make(
+        config,
+        "data",
+        seed=config["seed"],
+        batch_size=trainer["batch_size"],
+        eval_batch_size=trainer["eval_batch_size"],
+        device=workers.device,
+        rank=workers.rank,
+        world=workers.world,
+    )
+
+
+def build_task(config: dict[str, Any], input_shape: tuple[int, ...]) -> Task:
+    """The task on the CPU; its initial weights are a function of the seed alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(key("weights", config["seed"]))
+        model_class = locate("model", config["model"])
+        code_shape = _call("model", model_class.code_shape, config["model"], input_shape=input_shape)
+        estimator = build_estimator(config, code_shape)
+        model = make(config, "model", estimator=estimator, input_shape=input_shape)
+        return make(config, "task", model=model)
+
+
+def build_estimator(config: dict[str, Any], code_shape: tuple[int, ...]) -> nn.Module:
+    runtime: dict[str, Any] = {}
+    if takes(config["estimator"], "hard"):
+        runtime["hard"] = make(config, "hard")
+    if takes(config["estimator"], "approximator"):
+        runtime["approximator"] = make(config, "approximator", hard=runtime["hard"], in_shape=code_shape)
+    estimator = make(config, "estimator", **runtime)
+    try:  # on a copy: a try-out must not move running statistics
+        copy.deepcopy(estimator)(torch.randn(2, *code_shape))
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"estimator, hard and approximator do not fit together: {error}") from error
+    return estimator

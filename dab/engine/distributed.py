@@ -1,0 +1,132 @@
+"""The workers of one run: who I am, what we agree on. With one worker every operation is free."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Workers:
+    """This process among the `world` processes of the run."""
+
+    rank: int = 0
+    world: int = 1
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+
+    @property
+    def first(self) -> bool:
+        return self.rank == 0
+
+    def sum(self, values: Tensor) -> Tensor:
+        """The sum over all workers, on every worker."""
+        if self.world > 1:
+            values = values.clone()
+            dist.all_reduce(values)
+        return values
+
+    def gather(self, values: Tensor) -> list[Tensor]:
+        """Every worker's values, on every worker."""
+        if self.world == 1:
+            return [values]
+        gathered = [torch.empty_like(values) for _ in range(self.world)]
+        dist.all_gather(gathered, values)
+        return gathered
+
+    def any(self, flag: bool) -> bool:
+        return flag if self.world == 1 else bool(self.sum(torch.tensor(int(flag), device=self.device)) > 0)
+
+    def check_equal(self, module: nn.Module) -> None:
+        """Raise if the parameters of the workers have drifted apart."""
+        if self.world == 1:
+            return
+        digest = torch.stack([p.detach().double().sum() for p in module.parameters()])
+        lowest, highest = digest.clone(), digest
+        dist.all_reduce(lowest, dist.ReduceOp.MIN)
+        dist.all_reduce(highest, dist.ReduceOp.MAX)
+        if not torch.equal(lowest.nan_to_num(), highest.nan_to_num()):
+            names = [n for (n, _), same in zip(module.named_parameters(), (lowest == highest).tolist()) if not same]
+            raise RuntimeError(f"parameters differ between workers: {', '.join(names)}; the run cannot be trusted")
+
+    def barrier(self) -> None:
+        if self.world > 1:
+            dist.barrier()
+
+
+def pick_device(wanted: str, local_rank: int = 0) -> torch.device:
+    if wanted == "cpu" or (wanted == "auto" and not torch.cuda.is_available()):
+        return torch.device("cpu")
+    return torch.device("cuda", local_rank)
+
+
+def under_torchrun() -> bool:
+    return "TORCHELASTIC_RUN_ID" in os.environ
+
+
+def join_workers(wanted_device: str, rank: int, world: int, local_rank: int, init_method: str) -> Workers:
+    device = pick_device(wanted_device, local_rank)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo", init_method, rank=rank, world_size=world)
+    return Workers(rank, world, device)
+
+
+def join_torchrun(wanted_device: str) -> Workers:
+    rank, world, local = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
+    return join_workers(wanted_device, rank, world, local, "env://")
+
+
+def leave_workers() -> None:
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def spawn(work: Callable[[Workers, dict[str, Any]], int], config: dict[str, Any]) -> int:
+    """Run `work` in `trainer.devices` new processes on this machine; returns the run's exit code.
+
+    The children get the resolved config, so nothing is composed twice. SIGTERM and SIGINT are passed on.
+    """
+    world = config["trainer"]["devices"]
+    with tempfile.TemporaryDirectory() as folder:
+        store = f"file://{Path(folder) / 'rendezvous'}"
+        context = mp.start_processes(_child, (work, config, world, store), world, join=False, start_method="spawn")
+        assert context is not None
+
+        def forward(number: int, _frame: Any) -> None:
+            for pid in filter(None, context.pids()):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+
+        before = {s: signal.signal(s, forward) for s in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            while not context.join():
+                pass
+            return 0
+        except mp.ProcessExitedException as error:
+            return error.exit_code
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _child(
+    rank: int, work: Callable[[Workers, dict[str, Any]], int], config: dict[str, Any], world: int, store: str
+) -> None:
+    workers = join_workers(config["trainer"]["device"], rank, world, rank, store)
+    try:
+        code = work(workers, config)
+    finally:
+        leave_workers()
+    if code:
+        os._exit(code)  # a plain exit code for the parent, without a traceback

@@ -1,0 +1,79 @@
+"""Weights & Biases as a mirror of the local files; the files stay the record."""
+
+from __future__ import annotations
+
+import netrc
+import os
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+from dab.engine.records import provenance
+from dab.engine.run import Run
+
+
+class NoLogger:
+    """Logs nothing: for `logger.mode=disabled` and for every worker but the first."""
+
+    def log(self, row: dict[str, Any]) -> None:
+        pass
+
+    def image(self, name: str, path: Path) -> None:
+        pass
+
+    def finish(self, exit_code: int, summary: dict[str, Any] | None = None) -> None:
+        pass
+
+
+class WandbLogger(NoLogger):
+    def __init__(self, run: Run, mode: str, project: str, entity: str | None):
+        import wandb
+
+        self._wandb = wandb
+        self._run = wandb.init(
+            id=run.hash,
+            resume="allow" if mode == "online" else None,
+            project=project,
+            entity=entity,
+            group=run.config["name"],
+            name=f"{run.config['name']}-{run.hash}",
+            config={**run.config, "provenance": provenance()},
+            dir=run.dir,
+            mode=mode,  # type: ignore[arg-type]
+            settings=wandb.Settings(silent=True, console="off", init_timeout=30, disable_git=True),
+        )
+
+    def log(self, row: dict[str, Any]) -> None:
+        self._run.log({k: v for k, v in row.items() if k != "step"}, step=row["step"])
+
+    def image(self, name: str, path: Path) -> None:
+        self._run.log({name: self._wandb.Image(str(path))})
+
+    def finish(self, exit_code: int, summary: dict[str, Any] | None = None) -> None:
+        self._run.summary.update(summary or {})
+        self._run.finish(exit_code=exit_code)
+
+
+def open_logger(run: Run, first: bool) -> NoLogger:
+    options = run.config["logger"]
+    mode = options["mode"] if options["mode"] != "auto" else ("online" if has_credentials() else "offline")
+    if mode == "disabled" or not first:
+        return NoLogger()
+    try:
+        return WandbLogger(run, mode, options["project"], options["entity"])
+    except Exception as error:  # a training run must not die of its mirror
+        if mode == "offline":
+            raise
+        print(f"W&B cannot be reached ({type(error).__name__}); logging offline instead", flush=True)
+        return WandbLogger(run, "offline", options["project"], options["entity"])
+
+
+def has_credentials() -> bool:
+    """An API key in the environment or in netrc: what `wandb login` leaves behind."""
+    if os.environ.get("WANDB_API_KEY"):
+        return True
+    host = urlparse(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")).hostname or ""
+    try:
+        return netrc.netrc().authenticators(host) is not None
+    except (OSError, netrc.NetrcParseError):
+        return False

@@ -1,0 +1,101 @@
+"""One run: its identity, its directory, its lock and its state."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import inspect
+import json
+import os
+import shutil
+import socket
+import time
+from pathlib import Path
+from typing import IO, Any
+
+from dab.engine.config import locate
+from dab.engine.records import read_json, write_json
+
+SCHEMA_VERSION = 1
+
+# What a run's numbers do not depend on: where it runs, how it is logged, where it is kept.
+_TRAINER_ELSEWHERE = ("device", "devices", "threads", "log_every", "save_every", "eval_batch_size")
+_ELSEWHERE = ("paths", "logger", "dry_run", "force", "budget")
+
+
+class RunBusy(Exception):
+    """Another process is training in this directory."""
+
+
+def takes(node: dict[str, Any], option: str) -> bool:
+    """Whether the target of a component accepts `option`, e.g. an estimator an approximator."""
+    return option in inspect.signature(locate("component", node)).parameters
+
+
+def defining(config: dict[str, Any]) -> dict[str, Any]:
+    """The part of a config that defines the numbers."""
+    part = {k: v for k, v in config.items() if k not in _ELSEWHERE}
+    part["trainer"] = {k: v for k, v in config["trainer"].items() if k not in _TRAINER_ELSEWHERE}
+    for unused in ("approximator", "hard"):
+        if not takes(config["estimator"], unused):
+            part.pop(unused)
+    return part
+
+
+def run_hash(config: dict[str, Any]) -> str:
+    text = json.dumps([SCHEMA_VERSION, defining(config)], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+class Run:
+    """`<paths.runs>/<name>/<hash>/`, the only place a run writes to."""
+
+    def __init__(self, config: dict[str, Any]):
+        self.config = config
+        self.hash = run_hash(config)
+        self.dir = Path(config["paths"]["runs"]) / config["name"] / self.hash
+        self._lock: IO[str] | None = None
+
+    @property
+    def result(self) -> dict[str, Any] | None:
+        return read_json(self.dir / "result.json")
+
+    @property
+    def status(self) -> dict[str, Any]:
+        return read_json(self.dir / "status.json") or {"state": "missing"}
+
+    def set_status(self, state: str, **details: Any) -> None:
+        write_json(self.dir / "status.json", {"state": state, **_who(), "updated": time.time(), **details})
+
+    def acquire(self) -> None:
+        """Take the directory for this process, until it ends however it ends; RunBusy says who has it."""
+        self.dir.mkdir(parents=True, exist_ok=True)
+        lock = open(self.dir / "lock", "a+")  # noqa: SIM115  (held open for the life of the run)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            lock.seek(0)
+            owner = lock.read().strip() or "another process"
+            lock.close()
+            raise RunBusy(f"{self.dir} is being trained by {owner}; wait for it or stop it") from error
+        lock.truncate(0)
+        lock.write("process {pid} on {host}".format(**_who()))
+        lock.flush()
+        self._lock = lock
+
+    def release(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def clear(self) -> None:
+        """Forget everything but the lock (`force=true`)."""
+        for path in self.dir.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name != "lock":
+                path.unlink()
+
+
+def _who() -> dict[str, Any]:
+    return {"pid": os.getpid(), "host": socket.gethostname()}

@@ -1,0 +1,39 @@
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from dab.choice import one_of
+from dab.hard import Bernoulli
+from dab.surrogate import hard_value, value_with_gradient, zero_penalty
+
+
+class StraightThrough(nn.Module):
+    """The hard value forward, the identity backward. Only for hard functions that keep the shape.
+
+    through     what the identity is taken of: logit (z itself), probability (sigmoid(z): the gradient passes the
+                sigmoid), auto (probability for dab.hard.Bernoulli, logit otherwise)
+    """
+
+    def __init__(self, hard: Callable[[Tensor], Tensor], through: str = "auto") -> None:
+        super().__init__()
+        one_of("through", through, ("auto", "logit", "probability"))
+        if through == "auto":
+            through = "probability" if isinstance(hard, Bernoulli) else "logit"
+        self.hard = hard
+        self.through = through
+
+    def forward(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        h = hard_value(self.hard, z)
+        if h.shape != z.shape:
+            raise ValueError(
+                f"straight-through needs a hard function that keeps the shape, but this one turned "
+                f"{list(z.shape)} into {list(h.shape)}: use dab.Bridge"
+            )
+        if not self.training:
+            return h, zero_penalty(z)
+        soft = torch.sigmoid(z) if self.through == "probability" else z
+        return value_with_gradient(h, gradient_of=soft), zero_penalty(z)
+
+    def extra_repr(self) -> str:
+        return f"through={self.through}"

@@ -1,0 +1,31 @@
+import torch
+from torch import Tensor, nn
+
+from dab.choice import one_of
+from dab.precision import working_dtype
+
+
+class Bernoulli(nn.Module):
+    """A sample of Bern(sigmoid(z)), not reparameterised.
+
+    evaluate    in evaluation mode: sample (as in training) or threshold (1 where the probability is above one half)
+    """
+
+    bits_per_unit: float | None = 1.0
+
+    def __init__(self, evaluate: str = "sample") -> None:
+        super().__init__()
+        self.evaluate = one_of("evaluate", evaluate, ("sample", "threshold"))
+
+    def forward(self, z: Tensor) -> Tensor:
+        if self.evaluate == "threshold" and not self.training:
+            return (z > 0).to(z.dtype)
+        # float32 uniforms: bfloat16 has too few values between 0 and 1. Not torch.bernoulli: it aborts on NaN.
+        p = torch.sigmoid(z.to(working_dtype(z)))
+        return (torch.rand_like(p) < p).to(z.dtype)
+
+    def out_shape(self, in_shape: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(in_shape)
+
+    def extra_repr(self) -> str:
+        return f"evaluate={self.evaluate}"

@@ -1,0 +1,1 @@
+"""Per-sample measures: every function returns one value per sample, [B]."""

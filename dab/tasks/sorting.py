@@ -1,0 +1,47 @@
+"""Sorting as T classifications: which element belongs at each place?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from dab.metrics.sorting import all_or_none, per_element, right_places
+from dab.tasks.task import Task
+
+
+def place_loss(logits: Tensor, order: Tensor) -> Tensor:
+    """Cross-entropy summed over the places, [B]; logits [B, element, place]."""
+    return F.cross_entropy(logits.float(), order, reduction="none").sum(dim=1)
+
+
+class SortingTask(Task):
+    select = "all_or_none"
+
+    def loss(self, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        x, order = batch
+        logits, penalty = self.model(x)
+        task_loss, penalty = place_loss(logits, order).mean(), penalty.mean()
+        loss = task_loss + penalty
+        return loss, {"loss": loss.detach(), "task_loss": task_loss.detach(), "penalty": penalty.detach()}
+
+    def measure(self, batch: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
+        x, order = batch
+        logits, _ = self.model(x)
+        right = right_places(logits, order)
+        return {"all_or_none": all_or_none(right), "per_element": per_element(right), "loss": place_loss(logits, order)}
+
+    def predict(self, words: Sequence[str]) -> str:
+        try:
+            numbers = [float(word) for word in words]
+        except ValueError as error:
+            raise ValueError(f"give numbers to sort, separated by spaces: {error}") from error
+        if len(numbers) != (length := self.model.length):
+            raise ValueError(f"this network sorts {length} numbers, got {len(numbers)}")
+        logits, _ = self.model(torch.tensor([numbers]))
+        order = logits[0].argmax(dim=0).tolist()
+        chosen = " ".join(words[i] for i in order)
+        verdict = "right" if [numbers[i] for i in order] == sorted(numbers) else "wrong"
+        return f"{chosen}\n(order {' '.join(map(str, order))}; {verdict})"

@@ -1,0 +1,51 @@
+"""Shared fixtures: real composed configs at smoke scale, in a directory of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import pytest
+import torch
+from hydra import compose, initialize_config_dir
+
+from dab.engine.config import plain
+
+ROOT = Path(__file__).resolve().parents[1]
+QUIET = ["logger=none", "trainer.threads=1"]
+
+torch.set_num_threads(1)  # two test processes share two cores
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """config("seed=1", ...) is the checked plain config of that command line, at smoke scale, below tmp_path."""
+
+    def make(*overrides: str, scale: str = "smoke") -> dict[str, Any]:
+        with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+            return plain(compose("config", [f"scale={scale}", *QUIET, f"paths.runs={tmp_path}/runs", *overrides]))
+
+    return make
+
+
+@pytest.fixture
+def train(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """train("seed=1", ...) runs the real command line in a process of its own."""
+
+    def run(*overrides: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(command(tmp_path, *overrides), capture_output=True, text=True, timeout=timeout)
+
+    return run
+
+
+def command(folder: Path, *overrides: str) -> list[str]:
+    flags = [word for word in overrides if word.startswith("-")]
+    words = ["scale=smoke", *QUIET, f"paths.runs={folder}/runs", *(w for w in overrides if w not in flags)]
+    return [sys.executable, str(ROOT / "train.py"), *flags, *words]

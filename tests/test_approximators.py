@@ -1,0 +1,196 @@
+"""Approximators: shapes, forms, caps, and that they learn what they imitate."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import dab
+from dab.approximators import auto, conv, dense, elementwise, matched
+from dab.hard import Bernoulli, Binary, KMeans, Signum, Sort, Threshold, TopK
+
+
+def count(module: nn.Module) -> int:
+    return sum(p.numel() for p in module.parameters())
+
+
+def fitted(hard, net: nn.Module, z: Tensor, steps: int = 200, lr: float = 1e-2) -> list[float]:
+    """The penalty while the bridge learns its hard function."""
+    bridge = dab.Bridge(hard, net, gamma=1.0)
+    optimizer = torch.optim.Adam(net.parameters(), lr=lr)
+    seen = []
+    for _ in range(steps):
+        loss = bridge(z)[1].mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        seen.append(loss.item())
+    return seen
+
+
+BUILT = [
+    (dense, Signum(), (6,)),
+    (dense, Sort(), (2, 3, 3)),
+    (dense, TopK(2), (2, 3, 4)),
+    (dense, lambda z: z.flatten(1).sum(1), (2, 3)),
+    (elementwise, Signum(), (2, 3, 3)),
+    (conv, Sort(), (2, 3, 3)),
+    (conv, KMeans(2), (4, 3, 3)),
+    (matched, Binary(), (2, 3, 3)),
+    (auto, Bernoulli(), (6,)),
+    (auto, TopK(2), (6,)),
+]
+
+
+@pytest.mark.parametrize(("build", "hard", "shape"), BUILT)
+def test_built_for_the_shape_of_the_hard_function(build, hard, shape: tuple[int, ...]) -> None:
+    z = torch.randn(3, *shape, requires_grad=True)
+    y, penalty = dab.Bridge(hard, build(hard, shape))(z)
+    assert torch.equal(y, hard(z.detach())) or isinstance(hard, Bernoulli)
+    (y.sin().sum() + penalty.mean()).backward()
+    assert z.grad is not None and z.grad.any()
+
+
+def test_the_dense_net_of_the_paper() -> None:
+    net = dense(Signum(), (256,))
+    sizes = [(layer.in_features, layer.out_features) for layer in net.modules() if isinstance(layer, nn.Linear)]
+    assert sizes == [(256, 128), (128, 128), (128, 256)]
+    assert [type(layer) for layer in net.net][1::2] == [nn.Tanh, nn.Tanh]
+
+
+@pytest.mark.parametrize(
+    ("build", "hard", "shape"),
+    [(dense, Signum(), (6,)), (elementwise, Signum(), (6,)), (conv, Sort(), (1, 3, 3)), (dense, TopK(2), (6,))],
+)
+def test_learns_its_hard_function(build, hard, shape: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    seen = fitted(hard, build(hard, shape), torch.randn(256, *shape))
+    assert seen[-1] < seen[0] / 2
+
+
+def test_elementwise_treats_units_alike_and_alone() -> None:
+    net = elementwise(Signum(), (4,))
+    z = torch.randn(5, 4)
+    torch.testing.assert_close(net(z)[:, [2, 0]], net(z[:, [2, 0]]))
+
+
+@pytest.mark.parametrize(
+    ("hard", "closed"),
+    [
+        (Signum(0.3), lambda z, k: (torch.tanh(k * (z - 0.3)) + torch.tanh(k * (z + 0.3))) / 2),
+        (Binary(), lambda z, k: torch.sigmoid(k * (z - z.mean(1, keepdim=True)))),
+        (Binary("batch"), lambda z, k: torch.sigmoid(k * (z - z.mean(0)))),
+        (Binary("zero"), lambda z, k: torch.sigmoid(k * z)),
+        (Bernoulli(), lambda z, k: torch.sigmoid(k * z)),
+        (Threshold(0.2), lambda z, k: torch.sigmoid(k * (z - 0.2))),
+    ],
+    ids=str,
+)
+def test_matched_forms(hard: nn.Module, closed) -> None:
+    z = torch.randn(5, 4)
+    torch.testing.assert_close(matched(hard, (4,), slope=2.0)(z), closed(z, 2.0))
+    assert count(matched(hard, (4,))) == 1
+    # As the slope grows, the form becomes the function.
+    if not isinstance(hard, Bernoulli):
+        torch.testing.assert_close(matched(hard, (4,), cap=1e6, slope=1e6)(z), hard(z), atol=1e-3, rtol=0)
+
+
+def test_the_slope_runs_to_its_cap_and_stops_there() -> None:
+    torch.manual_seed(0)
+    net = matched(Signum(), (6,), cap=3.0)
+    fitted(Signum(), net, torch.randn(256, 6), lr=0.05)
+    assert net.slope.item() == pytest.approx(3.0)
+    assert net.log_slope.exp().item() < 6.0  # it does not run on behind the cap
+
+
+def test_a_slope_above_the_cap_comes_back_when_pulled() -> None:
+    net = matched(Bernoulli(), (6,), cap=4.0, slope=6.0)
+    net.slope.backward()  # descent lowers the slope
+    assert net.log_slope.grad.item() > 0
+    net.log_slope.grad = None
+    (-net.slope).backward()  # descent would raise it
+    assert net.log_slope.grad.item() == 0
+    below = matched(Bernoulli(), (6,), cap=4.0, slope=2.0)
+    (-below.slope).backward()
+    assert below.log_slope.grad.item() < 0
+
+
+def test_a_bernoulli_bridge_finds_the_conditional_mean() -> None:
+    torch.manual_seed(0)
+    net = matched(Bernoulli(), (64,), slope=3.0)
+    fitted(Bernoulli(), net, 2 * torch.randn(512, 64), lr=0.05)
+    assert net.slope.item() == pytest.approx(1.0, abs=0.05)
+
+
+def test_a_cap_over_time() -> None:
+    net = matched(Signum(), (6,), cap=8.0, cap_start=1.0, slope=100.0)
+    buffer = net.cap
+    for fraction, cap in ((0.0, 1.0), (0.5, 4.5), (1.0, 8.0), (1.1, 8.0), (-0.1, 1.0)):
+        net.set_progress(fraction)
+        assert net.slope.item() == pytest.approx(cap)
+    assert net.cap is buffer
+    constant = matched(Signum(), (6,), cap=8.0)
+    constant.set_progress(0.0)
+    assert constant.cap.item() == 8.0
+
+
+def test_the_cap_is_saved() -> None:
+    net = matched(Signum(), (6,), cap=8.0, cap_start=1.0)
+    net.set_progress(0.5)
+    fresh = matched(Signum(), (6,), cap=8.0, cap_start=1.0)
+    fresh.load_state_dict(net.state_dict())
+    assert fresh.cap.item() == 4.5
+
+
+def test_a_slope_for_every_unit() -> None:
+    net = matched(Signum(), (2, 3), per_unit=True)
+    assert net.slope.shape == (2, 3)
+    net(torch.randn(4, 2, 3)).square().sum().backward()
+    assert len(net.log_slope.grad.unique()) == 6
+
+
+def test_a_residual_starts_at_zero_and_learns() -> None:
+    torch.manual_seed(0)
+    z = torch.randn(256, 4)
+    net = matched(Signum(), (4,), residual=(16,))
+    assert torch.equal(net(z), matched(Signum(), (4,))(z))
+    alone = fitted(Signum(), matched(Signum(), (4,), cap=1.0), z)
+    helped = fitted(Signum(), matched(Signum(), (4,), cap=1.0, residual=(16,)), z)
+    assert helped[-1] < 0.8 * alone[-1]
+
+
+def test_frozen() -> None:
+    assert not any(p.requires_grad for p in dense(Signum(), (6,), frozen=True).parameters())
+
+
+def test_auto_picks_the_matched_one_if_there_is_one() -> None:
+    assert isinstance(auto(Signum(), (6,)), dab.approximators.Matched)
+    assert isinstance(auto(torch.sign, (6,)), dab.approximators.Dense)
+
+
+@pytest.mark.parametrize("build", [dense, elementwise, matched])
+def test_copies_and_pickles(build) -> None:
+    net = build(Signum(), (4,))
+    z = torch.randn(3, 4)
+    for twin in (copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
+        assert torch.equal(twin(z), net(z))
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: matched(Sort(), (1, 3, 3)), "Signum, Binary, Bernoulli, Threshold, given Sort"),
+        (lambda: matched(Signum(), (3,), cap=0.0), "> 0"),
+        (lambda: matched(Signum(), (3,), cap=float("inf")), "finite"),
+        (lambda: elementwise(TopK(2), (6,)), r"\[6\] into \[2\]"),
+        (lambda: conv(TopK(2), (2, 3, 4)), r"\[2, 3, 4\] into \[2, 7, 2\]"),
+        (lambda: conv(Signum(), (6,)), r"\[C, H, W\]"),
+        (lambda: conv(Signum(), (2, 3, 3), kernel=2), "odd"),
+        (lambda: dense(Signum(), (6,), activation="swish"), "tanh, relu, elu, gelu, identity"),
+    ],
+)
+def test_impossible_requests_say_why(call, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        call()
