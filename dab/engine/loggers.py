@@ -11,6 +11,8 @@ from urllib.parse import urlparse
 from dab.engine.records import provenance
 from dab.engine.run import Run
 
+INIT_TIMEOUT = 30  # seconds to wait for a server before logging offline
+
 
 class NoLogger:
     """Logs nothing: for `logger.mode=disabled` and for every worker but the first."""
@@ -40,7 +42,7 @@ class WandbLogger(NoLogger):
             config={**run.config, "provenance": provenance()},
             dir=run.dir,
             mode=mode,  # type: ignore[arg-type]
-            settings=wandb.Settings(silent=True, console="off", init_timeout=30, disable_git=True),
+            settings=wandb.Settings(silent=True, console="off", init_timeout=INIT_TIMEOUT, disable_git=True),
         )
 
     def log(self, row: dict[str, Any]) -> None:
@@ -64,6 +66,9 @@ def open_logger(run: Run, first: bool) -> NoLogger:
     except Exception as error:  # a training run must not die of its mirror
         if mode == "offline":
             raise
+        import wandb
+
+        wandb.teardown()  # the half-open run still holds the id
         print(f"W&B cannot be reached ({type(error).__name__}); logging offline instead", flush=True)
         return WandbLogger(run, "offline", options["project"], options["entity"])
 
@@ -74,6 +79,6 @@ def has_credentials() -> bool:
         return True
     host = urlparse(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")).hostname or ""
     try:
-        return netrc.netrc().authenticators(host) is not None
+        return netrc.netrc(os.environ.get("NETRC")).authenticators(host) is not None
     except (OSError, netrc.NetrcParseError):
         return False

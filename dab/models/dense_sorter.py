@@ -8,6 +8,7 @@ from itertools import pairwise
 from torch import Tensor, nn
 
 from dab.activations import activation as make_activation
+from dab.models.code import width_after
 
 
 class DenseSorter(nn.Module):
@@ -36,7 +37,7 @@ class DenseSorter(nn.Module):
             layers += [nn.Linear(fan_in, fan_out), make_activation(activation)]
         self.encoder = nn.Sequential(*layers)
         self.estimator = estimator
-        self.read_out = nn.Linear(widths[-1], length * length)
+        self.read_out = nn.Linear(width_after(estimator, (widths[-1],)), length * length)
 
     @staticmethod
     def code_shape(
@@ -50,4 +51,4 @@ class DenseSorter(nn.Module):
         """x [B, T] -> logits [B, element, place], penalty [B]."""
         z = self.encoder((x - self.shift) * self.scale)
         y, penalty = self.estimator(z)
-        return self.read_out(y).view(-1, self.length, self.length), penalty
+        return self.read_out(y.flatten(1)).view(-1, self.length, self.length), penalty

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dab.metrics.sorting import all_or_none, per_element, right_places
@@ -19,6 +20,13 @@ def place_loss(logits: Tensor, order: Tensor) -> Tensor:
 
 class SortingTask(Task):
     select = "all_or_none"
+    decodes_in_order = False  # whether the model is trained with the right order as its prefix
+
+    def __init__(self, model: nn.Module):
+        super().__init__(model)
+        if ("order" in inspect.signature(model.forward).parameters) != self.decodes_in_order:
+            right = "task=sorting" if self.decodes_in_order else "task=pointing"
+            raise ValueError(f"{type(self).__name__} cannot train {type(model).__name__}: use {right} with this model")
 
     def loss(self, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         x, order = batch

@@ -1,0 +1,249 @@
+"""Speed, as ratios inside one run: every pair is interleaved chunk by chunk and the median of the ratios is reported.
+
+python scripts/bench.py [--rounds 15] [--length 10] [--out bench.json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+import torch
+from hydra import compose, initialize_config_dir
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
+
+from dab import strip
+from dab.engine.build import Job, build
+from dab.engine.config import plain
+from dab.engine.distributed import Workers
+from dab.engine.host import keep_freed_memory
+from dab.engine.loggers import NoLogger
+from dab.engine.loop import Loop, Stop
+from dab.engine.progress import Silent
+from dab.engine.run import Run
+
+ROOT = Path(__file__).resolve().parents[1]
+CHUNK = 20  # steps between two changes of sides
+Timed = Callable[[], None]
+
+
+def configuration(*overrides: str) -> dict[str, Any]:
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        return plain(compose("config", ["trainer.batch_size=1024", "logger=none", *overrides]))
+
+
+def our_loop(config: dict[str, Any]) -> Timed:
+    """A step of the engine, with everything it does between two log lines."""
+    job = build(config, Workers())
+    loop = Loop(job, Run(config), Workers(), Stop(), NoLogger(), Silent(config["trainer"]["steps"]))
+
+    def step() -> None:
+        loop._train_step(job.task)
+        if loop.step % config["trainer"]["log_every"] == 0:
+            loop.meter.read(loop.workers)
+
+    return step
+
+
+def bare_step(job: Job, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+    loss, logs = job.task(batch)
+    job.optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    job.optimizer.step()
+    return loss, logs
+
+
+def bare_loop(config: dict[str, Any]) -> Timed:
+    """The same model and optimizer over batches made beforehand: nothing but forward, backward and update."""
+    job = build(config, Workers())
+    batches = [job.data.batch(step) for step in range(CHUNK)]
+    count = iter(range(10**9))
+    return lambda: bare_step(job, batches[next(count) % CHUNK]) and None
+
+
+class PerSample(Dataset[tuple[Tensor, Tensor]]):
+    def __init__(self, length: int, size: int):
+        self.length, self.size = length, size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        x = torch.rand(self.length)
+        return x, x.argsort()
+
+
+def loader_loop(config: dict[str, Any]) -> Timed:
+    """How public code often does it: one sample at a time from four worker processes, two `.item()` per step."""
+    job = build(config, Workers())
+    batch_size = config["trainer"]["batch_size"]
+    samples = PerSample(config["data"]["length"], 10**8)
+    batches = iter(DataLoader(samples, batch_size, num_workers=4))
+
+    def step() -> None:
+        loss, logs = bare_step(job, tuple(next(batches)))
+        loss.item(), logs["penalty"].item()
+
+    return step
+
+
+def interleaved(sides: dict[str, Timed], rounds: int) -> dict[str, list[float]]:
+    """Seconds per step of each side, one value per round."""
+    for step in sides.values():
+        for _ in range(5):
+            step()
+    times: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(rounds):
+        for name, step in sides.items():
+            start = time.perf_counter()
+            for _ in range(CHUNK):
+                step()
+            times[name].append((time.perf_counter() - start) / CHUNK)
+    return times
+
+
+def ratio(times: dict[str, list[float]], of: str, to: str) -> float:
+    """How fast `of` is in terms of `to`: above 1 is faster."""
+    return statistics.median(t / o for o, t in zip(times[of], times[to]))
+
+
+def matmul_floor(config: dict[str, Any]) -> Timed:
+    """The matrix products of one training step and nothing else, in their own shapes."""
+    model = build(config, Workers()).task
+    batch, products = config["trainer"]["batch_size"], []
+    for name, layer in model.named_modules():
+        if isinstance(layer, nn.Linear):
+            x, w = torch.randn(batch, layer.in_features), torch.randn(layer.out_features, layer.in_features)
+            y = torch.randn(batch, layer.out_features)
+            forward, to_input, to_weight = (x, w.t()), (y, w), (y.t(), x)
+            if "approximator" in name:  # `released`: a forward each for z and phi; both gradients, inputs twice
+                products += [forward, forward, to_input, to_weight]
+                products += [] if layer is _first(model, "approximator") else [to_input]
+            else:
+                products += [forward, to_weight] + ([] if layer is _first(model, "encoder") else [to_input])
+
+    def step() -> None:
+        for a, b in products:
+            a @ b
+
+    return step
+
+
+def _first(model: nn.Module, part: str) -> nn.Module:
+    return next(m for n, m in model.named_modules() if part in n and isinstance(m, nn.Linear))
+
+
+def inference_sides(config: dict[str, Any]) -> dict[str, Timed]:
+    """The stripped model against a plain network with the hard function written into it."""
+    task = build(config, Workers()).task
+    model = strip(task.model)
+    plain_net = nn.Sequential(model.encoder, model.estimator.hard, model.read_out)
+    x = torch.rand(config["trainer"]["batch_size"], model.length)
+    shift, scale = model.shift, model.scale
+
+    def run(function: Callable[[], Any]) -> Timed:
+        def step() -> None:
+            with torch.no_grad():
+                function()
+
+        return step
+
+    length = model.length
+    plain_call = run(lambda: plain_net((x - shift) * scale).view(-1, length, length))
+    return {"stripped": run(lambda: model(x)), "plain": plain_call}
+
+
+def peak_memory(estimator: str) -> float:
+    """Megabytes that training steps of batch 16384 add to a fresh process."""
+    code = f"import sys; sys.path.insert(0, 'scripts'); import bench; bench.print_memory({estimator!r})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    return float(done.stdout)
+
+
+def print_memory(estimator: str) -> None:
+    job = build(configuration(f"estimator={estimator}", "trainer.batch_size=16384"), Workers())
+    Path("/proc/self/clear_refs").write_text("5")  # Linux: forget the peak that building has left
+    before = _peak_kilobytes()
+    for step in range(3):
+        bare_step(job, job.data.batch(step))
+    print((_peak_kilobytes() - before) / 1024)
+
+
+def _peak_kilobytes() -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+
+
+def measure(rounds: int, length: int, threads: int) -> dict[str, float]:
+    torch.set_num_threads(threads)
+    base = configuration(f"data.length={length}")
+    straight = configuration(f"data.length={length}", "estimator=straight_through")
+    matched = configuration(f"data.length={length}", "approximator=matched")
+    sides = {
+        "ours": our_loop(base),
+        "bare": bare_loop(base),
+        "straight_through": our_loop(straight),
+        "matched": our_loop(matched),
+        "matmul": matmul_floor(base),
+    }
+    times = interleaved(sides, rounds)
+    inference = interleaved(inference_sides(base), rounds)
+    batch = base["trainer"]["batch_size"]
+    return {
+        "samples/s of our loop": batch / statistics.median(times["ours"]),
+        "samples/s of the matmuls alone (the floor)": batch / statistics.median(times["matmul"]),
+        "our loop / bare PyTorch loop": ratio(times, "ours", "bare"),
+        "our loop / matmul floor": ratio(times, "ours", "matmul"),
+        "cost of a bridge step / straight-through step": 1 / ratio(times, "ours", "straight_through"),
+        "cost of a matched step / straight-through step": 1 / ratio(times, "matched", "straight_through"),
+        "inference: stripped / plain with the hard function": ratio(inference, "stripped", "plain"),
+    }
+
+
+def measure_loader(rounds: int, length: int, threads: int) -> dict[str, float]:
+    torch.set_num_threads(threads)
+    base = configuration(f"data.length={length}")
+    times = interleaved({"ours": our_loop(base), "loader": loader_loop(base)}, max(3, rounds // 3))
+    return {"our loop / per-sample DataLoader loop": ratio(times, "ours", "loader")}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--length", type=int, default=10, help="T")
+    parser.add_argument("--out", type=Path, default=Path("bench.json"))
+    arguments = parser.parse_args()
+    keep_freed_memory()
+    cores = os.cpu_count() or 1
+    table: dict[str, dict[str, float]] = {}
+    for threads in sorted({1, cores}):
+        table[f"{threads} thread{'s' * (threads > 1)}"] = measure(arguments.rounds, arguments.length, threads)
+    table[f"{cores} threads"] |= measure_loader(arguments.rounds, arguments.length, cores)
+    memory = {name: peak_memory(name) for name in ("bridge", "straight_through")}
+    table["memory"] = {f"peak MB of a {name} step, batch 16384": mb for name, mb in memory.items()}
+    table["memory"]["bridge / straight-through"] = memory["bridge"] / memory["straight_through"]
+    load = os.getloadavg()[0]
+    print(f"dense sorter, T = {arguments.length}, batch 1024; load average {load:.1f} on {cores} cores")
+    for group, rows in table.items():
+        print(f"\n{group}")
+        for name, value in rows.items():
+            print(f"  {name:52} {value:12,.0f}" if value >= 1000 else f"  {name:52} {value:12.3f}")
+    arguments.out.write_text(
+        json.dumps({"length": arguments.length, "load": load, "cores": cores, **table}, indent=2) + "\n"
+    )
+    print(f"\nwrote {arguments.out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""What reaches W&B is read back from the file it wrote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from wandb_file import items, of_kind
+
+from dab.engine.launch import FAILED, launch
+from dab.engine.loggers import has_credentials
+from dab.engine.records import read_metrics
+from dab.engine.run import Run
+
+
+@pytest.fixture(autouse=True)
+def no_credentials(monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
+def run_file(run: Run) -> Path:
+    (path,) = run.dir.glob("wandb/offline-run-*/run-*.wandb")
+    return path
+
+
+def test_without_credentials_auto_is_offline_and_mirrors_everything(config) -> None:
+    made = config("logger.mode=auto", "trainer.log_every=5")
+    assert not has_credentials()
+    assert launch(made) == 0
+    run = Run(made)
+    path = run_file(run)
+    logged = [items(history.item) for history in of_kind(path, "history")]
+    rows = read_metrics(run.dir / "metrics.jsonl")
+    for name in ("train/loss", "train/lr", "valid/all_or_none"):
+        ours = [row[name] for row in rows if name in row]
+        assert [row[name] for row in logged if name in row] == pytest.approx(ours) and ours, name
+    assert any(key.startswith("curves") for row in logged for key in row)  # the picture
+    (start,) = of_kind(path, "run")
+    sent = items(start.config.update)
+    assert start.run_id == run.hash and start.run_group == made["name"]
+    assert sent["trainer"]["steps"] == 20 and sent["provenance"]["torch"]
+    summary = {k: v for message in of_kind(path, "summary") for k, v in items(message.update).items()}
+    assert summary["test/all_or_none"] == pytest.approx(run.result["metrics"]["test/all_or_none"])
+    assert of_kind(path, "exit")[-1].exit_code == 0
+
+
+def test_a_failed_run_is_a_failed_run_there_too(config) -> None:
+    made = config("logger.mode=offline", "optimizer.lr=1e30")
+    assert launch(made) == FAILED
+    assert of_kind(run_file(Run(made)), "exit")[-1].exit_code != 0
+
+
+def test_disabled_writes_nothing(config) -> None:
+    made = config("logger.mode=disabled")
+    assert launch(made) == 0
+    assert not (Run(made).dir / "wandb").exists()
+
+
+def test_credentials_are_found_where_wandb_login_leaves_them(monkeypatch, tmp_path: Path) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine api.wandb.ai login user password 0123\n")
+    netrc.chmod(0o600)
+    assert has_credentials()
+    netrc.unlink()
+    assert not has_credentials()
+    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+    assert has_credentials()
+
+
+def test_a_server_that_does_not_answer_costs_the_mirror_not_the_run(config, monkeypatch, capsys) -> None:
+    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+    monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
+    monkeypatch.setattr("dab.engine.loggers.INIT_TIMEOUT", 2)
+    made = config("logger.mode=online")
+    assert launch(made) == 0
+    assert "logging offline instead" in capsys.readouterr().out
+    assert run_file(Run(made)).exists()

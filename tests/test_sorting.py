@@ -1,0 +1,102 @@
+"""The sorting task: data, metrics, model and prediction."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from dab import NoHard
+from dab.data.sorting import Sorting
+from dab.engine.launch import launch
+from dab.engine.run import Run
+from dab.metrics.sorting import all_or_none, per_element, right_places
+from dab.models.dense_sorter import DenseSorter
+from dab.tasks.sorting import place_loss
+
+COMMON = {"batch_size": 8, "eval_batch_size": 5, "valid_size": 7, "test_size": 3}
+
+
+def test_order_sorts_the_numbers() -> None:
+    x, order = Sorting(length=6, low=-2.0, high=3.0, seed=0, **COMMON).batch(3)
+    assert x.shape == order.shape == (8, 6)
+    assert x.min() >= -2 and x.max() <= 3
+    assert torch.equal(x.gather(1, order), x.sort(dim=1).values)
+
+
+def test_batches_are_functions_of_seed_and_step() -> None:
+    for size in (None, 32):
+        one, two = (Sorting(length=4, seed=1, train_size=size, **COMMON) for _ in range(2))
+        two.batch(9)  # another history
+        assert torch.equal(one.batch(5)[0], two.batch(5)[0])
+        assert not torch.equal(one.batch(5)[0], one.batch(6)[0])
+        assert not torch.equal(one.batch(5)[0], Sorting(length=4, seed=2, train_size=size, **COMMON).batch(5)[0])
+
+
+def test_an_epoch_of_a_fixed_set_shows_every_sample_once_in_another_order_each_time() -> None:
+    data = Sorting(length=3, seed=0, train_size=32, **COMMON)
+    first, second = (torch.cat([data.batch(4 * epoch + i)[0] for i in range(4)]) for epoch in range(2))
+    assert not torch.equal(first, second)
+    assert torch.equal(first[first[:, 0].argsort()], second[second[:, 0].argsort()])
+
+
+def test_the_test_set_does_not_depend_on_the_seed() -> None:
+    one, two = (torch.cat([x for x, _ in Sorting(length=4, seed=s, **COMMON).batches("test")]) for s in (0, 1))
+    assert torch.equal(one, two)
+
+
+def test_metrics_count_sequences_and_places() -> None:
+    order = torch.tensor([[0, 1, 2], [2, 0, 1]])
+    logits = torch.nn.functional.one_hot(order, 3).transpose(1, 2).float()  # [B, element, place]
+    right = right_places(logits, order)
+    assert all_or_none(right).tolist() == [1, 1]
+    logits[1] = logits[1][:, [1, 0, 2]]  # two places of the second sequence exchanged
+    right = right_places(logits, order)
+    assert all_or_none(right).tolist() == [1, 0]
+    assert per_element(right).tolist() == pytest.approx([1, 1 / 3])
+
+
+def test_loss_is_the_sum_over_places_of_the_cross_entropy_over_elements() -> None:
+    logits, order = torch.randn(4, 3, 3), torch.stack([torch.randperm(3) for _ in range(4)])
+    by_hand = [-sum(logits[b, :, p].log_softmax(0)[order[b, p]] for p in range(3)) for b in range(4)]
+    assert torch.allclose(place_loss(logits, order), torch.stack(by_hand))
+
+
+def test_model_shapes_and_input_scaling() -> None:
+    model = DenseSorter(NoHard(), (4,), widths=(8, 16), input_shift=0.5, input_scale=2.0)
+    logits, penalty = model(torch.rand(5, 4))
+    assert logits.shape == (5, 4, 4) and penalty.shape == (5,)
+    assert model.code_shape((4,), widths=(8, 16)) == (16,)
+    seen = []
+    model.encoder[0].register_forward_pre_hook(lambda _m, inputs: seen.append(inputs[0]))
+    model(torch.full((1, 4), 1.5))
+    assert seen[0].tolist() == [[2.0] * 4]
+
+
+def test_a_hard_function_may_change_the_number_of_units(config) -> None:
+    assert launch(config("hard=topk", "hard.k=7")) == 0
+    assert Run(config("hard=topk", "hard.k=7")).result["parameters"]["inference"] < 56_729
+
+
+def test_predict_from_the_command_line(config) -> None:
+    made = config("trainer.steps=300", "optimizer.lr=5e-3", "data.length=3", "trainer.batch_size=256")
+    assert launch(made) == 0
+
+    def predict(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "dab.predict", Run(made).dir, *words], capture_output=True, text=True
+        )
+
+    done = predict("0.9", "0.1", "0.5")
+    assert done.stdout.splitlines()[0].split() == ["0.1", "0.5", "0.9"], done.stderr
+    assert "this network sorts 3 numbers, got 2" in predict("0.9", "0.1").stderr
+    assert "give numbers" in predict("a", "b", "c").stderr
+    assert (
+        "finished run"
+        in subprocess.run(
+            [sys.executable, "-m", "dab.predict", str(Path(Run(made).dir).parent), "1"], capture_output=True, text=True
+        ).stderr
+    )
