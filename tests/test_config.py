@@ -106,6 +106,14 @@ def test_hash_covers_what_defines_the_numbers_and_nothing_else(config) -> None:
         assert run_hash(config(other)) != base, other
 
 
+def test_an_option_at_its_default_does_not_change_the_run(config) -> None:
+    """So a later version can add an option without turning every finished run into another one."""
+    made = config()
+    base = run_hash(made)
+    del made["data"]["close_share"], made["trainer"]["amp"], made["model"]["activation"]
+    assert run_hash(made) == base
+
+
 def test_a_part_the_estimator_does_not_use_does_not_change_the_run(config) -> None:
     plain_ste = run_hash(config("estimator=straight_through"))
     assert run_hash(config("estimator=straight_through", "approximator=matched")) == plain_ste

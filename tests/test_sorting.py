@@ -100,3 +100,27 @@ def test_predict_from_the_command_line(config) -> None:
             [sys.executable, "-m", "dab.predict", str(Path(Run(made).dir).parent), "1"], capture_output=True, text=True
         ).stderr
     )
+
+
+def test_close_pairs_are_close_and_the_rest_is_uniform() -> None:
+    options = {"close_share": 0.5, "close_start": 1e-2, "close_low": 1e-4, "close_high": 0.1}
+    data = Sorting(length=8, seed=0, steps=100, **options, **{**COMMON, "batch_size": 4000})
+
+    def smallest_gaps(step: int) -> torch.Tensor:
+        x, order = data.batch(step)
+        assert torch.equal(order, x.argsort(dim=1))
+        return x.sort(dim=1).values.diff(dim=1).min(dim=1).values
+
+    early, late = smallest_gaps(0), smallest_gaps(99)
+    plain = Sorting(length=8, seed=0, **{**COMMON, "batch_size": 4000}).batch(0)[0]
+    uniform = plain.sort(dim=1).values.diff(dim=1).min(dim=1).values
+    assert late.median() < early.median() and late.median() < uniform.median() / 2
+    with pytest.raises(ValueError, match="fixed train_size"):
+        Sorting(length=4, seed=0, train_size=10, close_share=0.5, **COMMON)
+    with pytest.raises(ValueError, match="close_low <= close_start"):
+        Sorting(length=4, seed=0, close_low=1.0, close_start=0.1, **COMMON)
+
+
+def test_evaluation_never_sees_close_pairs() -> None:
+    hard, plain = (Sorting(length=4, seed=0, close_share=s, **COMMON) for s in (0.5, 0.0))
+    assert torch.equal(next(iter(hard.batches("test")))[0], next(iter(plain.batches("test")))[0])

@@ -22,12 +22,13 @@ class Resident:
         seed: int,
         batch_size: int,
         eval_batch_size: int,
+        steps: int = 1,
         device: torch.device | str = "cpu",
         rank: int = 0,
         world: int = 1,
     ):
         self.splits = {name: tuple(t.to(device) for t in tensors) for name, tensors in splits.items()}
-        self.seed, self.batch_size, self.eval_batch_size = seed, batch_size, eval_batch_size
+        self.seed, self.batch_size, self.eval_batch_size, self.steps = seed, batch_size, eval_batch_size, steps
         self.device, self.rank, self.world = torch.device(device), rank, world
         self._epoch, self._order = -1, torch.empty(0)
 

@@ -60,6 +60,7 @@ def build_data(config: dict[str, Any], workers: Workers) -> Any:
         seed=config["seed"],
         batch_size=trainer["batch_size"],
         eval_batch_size=trainer["eval_batch_size"],
+        steps=trainer["steps"],
         device=workers.device,
         rank=workers.rank,
         world=workers.world,

@@ -143,6 +143,7 @@ def finish(loop: Loop, job: Job, run: Run, workers: Workers, logger: NoLogger) -
         ),
         "parameters": count_parameters(job),
         "input_shape": list(job.data.input_shape),
+        "curve": curve(read_metrics(run.dir / "metrics.jsonl"), f"valid/{job.task.select}"),
         "threads": torch.get_num_threads(),
         "world": workers.world,
         "device": workers.device.type,
@@ -156,6 +157,12 @@ def finish(loop: Loop, job: Job, run: Run, workers: Workers, logger: NoLogger) -
     write_json(run.dir / "result.json", result)
     run.set_status("finished", step=loop.steps, steps=loop.steps)
     return {**final, "samples_per_second": result["samples_per_second"], "seconds": result["seconds"]}
+
+
+def curve(rows: list[dict[str, Any]], metric: str) -> dict[str, list[float]]:
+    """How the selecting metric rose: step, seconds and value of every evaluation."""
+    chosen = [row for row in rows if metric in row]
+    return {name: [row[name] for row in chosen] for name in ("step", "seconds", metric)}
 
 
 def count_parameters(job: Job) -> dict[str, int]:

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import IO, Any
 
-from dab.engine.config import locate
+from dab.engine.config import COMPONENTS, TrainerSchema, locate
 from dab.engine.records import read_json, write_json
 
 SCHEMA_VERSION = 1
@@ -33,13 +33,28 @@ def takes(node: dict[str, Any], option: str) -> bool:
 
 
 def defining(config: dict[str, Any]) -> dict[str, Any]:
-    """The part of a config that defines the numbers."""
+    """The part of a config that defines the numbers.
+
+    Options that stand at their default are left out, so that a new option does not turn old runs into strangers.
+    """
     part = {k: v for k, v in config.items() if k not in _ELSEWHERE}
-    part["trainer"] = {k: v for k, v in config["trainer"].items() if k not in _TRAINER_ELSEWHERE}
+    trainer = {k: v for k, v in config["trainer"].items() if k not in _TRAINER_ELSEWHERE}
+    part["trainer"] = _without_defaults(trainer, inspect.signature(TrainerSchema))
+    for name in COMPONENTS:
+        part[name] = _without_defaults(config[name], inspect.signature(locate(name, config[name])))
     for unused in ("approximator", "hard"):
         if not takes(config["estimator"], unused):
             part.pop(unused)
     return part
+
+
+def _without_defaults(options: dict[str, Any], signature: inspect.Signature) -> dict[str, Any]:
+    def is_default(name: str, value: Any) -> bool:
+        default = getattr(signature.parameters.get(name), "default", inspect.Parameter.empty)
+        default = list(default) if isinstance(default, tuple) else default
+        return type(default) is type(value) and default == value
+
+    return {name: value for name, value in options.items() if not is_default(name, value)}
 
 
 def run_hash(config: dict[str, Any]) -> str:
