@@ -7,7 +7,9 @@ READY := $(VENV)/.installed
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help install train test test-all lint bench figure-bridge clean
+SCALE ?= cpu
+
+.PHONY: help install train test test-all lint bench figure-bridge clean reproduce-table-sorting reproduce-figure-ponder status
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-24s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +39,15 @@ bench: $(READY) ## Measure speed against bare PyTorch; prints a table and writes
 
 figure-bridge: $(READY) ## Draw the paper's toy figure: a learned bridge and its gradient, three moments of training
 	$(PY) scripts/figure_bridge.py
+
+reproduce-table-sorting: $(READY) ## Run what the sorting study misses, then render its table [SCALE=smoke|cpu|paper JOBS=n]
+	$(PY) -m experiments sorting --scale $(SCALE) --jobs $(JOBS)
+
+reproduce-figure-ponder: $(READY) ## The same for the ponder figure alone
+	$(PY) -m experiments sorting --scale $(SCALE) --jobs $(JOBS) --only signum-rnn-p
+
+status: $(READY) ## What of the sorting study is done, running, failed or missing [SCALE=...]
+	$(PY) -m experiments sorting --scale $(SCALE) --status
 
 clean: ## Remove the virtual environment and caches; runs/ stays
 	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache *.egg-info build dist

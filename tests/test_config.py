@@ -13,7 +13,7 @@ from dab.engine.run import Run, run_hash
 
 ROOT = Path(__file__).resolve().parents[1]
 EXPERIMENTS = sorted(
-    str(p.relative_to(ROOT / "conf/experiment").with_suffix("")) for p in (ROOT / "conf/experiment").rglob("*.yaml")
+    str(p.relative_to(ROOT / "conf/experiment").with_suffix("")) for p in (ROOT / "conf/experiment").rglob("[!_]*.yaml")
 )
 
 
@@ -21,7 +21,7 @@ EXPERIMENTS = sorted(
     ("override", "says"),
     [
         ("modle=dense_sorter", "did you mean model?"),
-        ("model=dense", "allowed: dense_sorter"),
+        ("model=dense", "did you mean dense_sorter?"),
         ("trainer.stepz=3", "did you mean steps?"),
         ("seed=abc", "seed"),
         ("data.length=five", "data.length='five' has the wrong type; allowed: int"),

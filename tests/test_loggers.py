@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,11 @@ def no_credentials(monkeypatch, tmp_path: Path) -> None:
 
 
 def run_file(run: Run) -> Path:
+    """The file, once W&B's own process has written the last record into it."""
     (path,) = run.dir.glob("wandb/offline-run-*/run-*.wandb")
+    deadline = time.monotonic() + 60
+    while not of_kind(path, "exit") and time.monotonic() < deadline:
+        time.sleep(0.1)
     return path
 
 

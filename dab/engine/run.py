@@ -98,6 +98,17 @@ class Run:
         lock.flush()
         self._lock = lock
 
+    def is_locked(self) -> bool:
+        """Whether a living process has it."""
+        try:
+            with open(self.dir / "lock") as lock:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+        return False
+
     def release(self) -> None:
         if self._lock is not None:
             self._lock.close()

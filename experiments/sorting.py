@@ -1,0 +1,252 @@
+"""The sorting study: the paper's first table and its ponder figure, with the rivals trained instead of quoted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from matplotlib import pyplot as plt
+
+from experiments.figures import draw_band, save
+from experiments.statistics import RULE, Printed, Sample, at_least, verdict
+from experiments.study import Cell, Record, Records, Study
+from experiments.tables import duration, human, latex, markdown
+
+METRIC = "test/all_or_none"
+LENGTHS = (5, 10, 15)
+SEEDS = (0, 1, 2)
+
+# What each row is called, and its command but for the length and the seed.
+DENSE = {
+    "Signum-Dense, dense bridge": ["experiment=sorting/signum_dense"],
+    "– routing `equation`": ["experiment=sorting/signum_dense_equation"],
+    "– routing `additive`": ["experiment=sorting/signum_dense_additive"],
+    "– frozen random bridge": ["experiment=sorting/signum_dense_frozen"],
+    "Straight-through": ["experiment=sorting/straight_through"],
+    "Matched bridge, cap 2": ["experiment=sorting/matched_cap2"],
+    "Matched bridge, cap 4": ["experiment=sorting/matched_cap4"],
+    "Matched bridge, cap 6": ["experiment=sorting/matched_cap6"],
+    "Matched bridge, cap 1 to 8": ["experiment=sorting/matched_growing"],
+    "Matched bridge, cap 4 + dense": ["experiment=sorting/matched_residual"],
+    "Tanh-Dense": ["experiment=sorting/tanh_dense"],
+    "ELU-Dense": ["experiment=sorting/elu_dense"],
+    "Paper's recipe (dense bridge)": ["experiment=sorting/paper_recipe"],
+}
+RECURRENT = {
+    "Read-Process-Write, P 5": ["experiment=sorting/read_process_write"],
+    "Ptr-Net, 1 glimpse": ["experiment=sorting/pointer_network"],
+    "Signum-RNN, P 0": ["experiment=sorting/signum_lstm"],
+    "Signum-RNN, P 5": ["experiment=sorting/signum_lstm", "model.ponder=5"],
+    "Signum-RNN, every step": ["experiment=sorting/signum_lstm_every_step"],
+    "Ptr-Net, 0 glimpses": ["experiment=sorting/pointer_network", "model.glimpses=0"],
+    "Read-Process-Write, P 10": ["experiment=sorting/read_process_write", "model.ponder=10"],
+}
+PONDER = {p: f"Signum-RNN, P {p}" for p in (0, 1, 2, 3, 5, 8)}
+REFERENCE = {
+    "Oracle (argsort)": ["experiment=sorting/oracle"],
+    "Constructed, slope 100": ["experiment=sorting/constructed", "model.slope=100"],
+    "Constructed, slope 1,000": ["experiment=sorting/constructed", "model.slope=1000"],
+    "Constructed, slope 10,000": ["experiment=sorting/constructed", "model.slope=10000"],
+}
+# Fifteen numbers do not start with the demo's narrow first layers (PAPER's trials); four times the samples as well.
+WIDE = ["model.widths=[512,512,512]", "trainer.steps=20000", "trainer.batch_size=256", "optimizer.lr=3e-3"]
+AT_15 = (
+    "Straight-through",
+    "Matched bridge, cap 1 to 8",
+    "Matched bridge, cap 4",
+    "Signum-Dense, dense bridge",
+    "Tanh-Dense",
+)
+# Equal wall-clock: what the dense rows make of about the time that a pointer row takes at T = 10.
+LONG = ["trainer.steps=40000", "trainer.batch_size=256"]
+LONGER = ("Signum-Dense, dense bridge", "Straight-through", "Matched bridge, cap 1 to 8", "Tanh-Dense")
+SHOWCASE = "Showcase"
+
+# The demo's log: epoch 2168 of 2,000,000 samples.
+DEMO_SAMPLES = 2168 * 2e6
+VINYALS_SAMPLES = None  # 10,000 iterations of an unknown batch
+PAPER = {
+    ("ELU-Dense", 5): Printed(86.46, 4.7, samples=DEMO_SAMPLES),
+    ("ELU-Dense", 10): Printed(0, 0, samples=DEMO_SAMPLES),
+    ("ELU-Dense", 15): Printed(0, 0, samples=DEMO_SAMPLES),
+    ("Tanh-Dense", 5): Printed(99.3, samples=DEMO_SAMPLES),
+    ("Tanh-Dense", 10): Printed(88.3, samples=DEMO_SAMPLES),
+    ("Tanh-Dense", 15): Printed(1.9, samples=DEMO_SAMPLES),
+    ("Signum-Dense, dense bridge", 5): Printed(99.3, 0.25, samples=DEMO_SAMPLES),
+    ("Signum-Dense, dense bridge", 10): Printed(94.2, 0.1, samples=DEMO_SAMPLES),
+    ("Signum-Dense, dense bridge", 15): Printed(79.8, 0.8, samples=DEMO_SAMPLES),
+    ("Signum-RNN, P 5", 5): Printed(99.3, 0.09, samples=DEMO_SAMPLES),
+    ("Signum-RNN, P 5", 10): Printed(92.4, 0.36, samples=DEMO_SAMPLES),
+    ("Signum-RNN, P 5", 15): Printed(87.2, 0.3, samples=DEMO_SAMPLES),
+    ("Ptr-Net, 1 glimpse", 5): Printed(90),
+    ("Ptr-Net, 1 glimpse", 10): Printed(28),
+    ("Ptr-Net, 1 glimpse", 15): Printed(4),
+    ("Read-Process-Write, P 5", 5): Printed(94),
+    ("Read-Process-Write, P 5", 10): Printed(57),
+    ("Read-Process-Write, P 10", 15): Printed(10),
+}
+# The paper's best row at each length, which the showcase is measured against.
+BEST_IN_PAPER = {5: 99.3, 10: 94.2, 15: 87.2}
+
+
+def cells(scale: str) -> list[Cell]:
+    """In the order they are worth running."""
+    if scale == "smoke":
+        return [*_grid({**DENSE, **RECURRENT, **REFERENCE}, (5,), (0, 1)), *_showcase((5,))]
+    dense = [*_grid(DENSE, (10,), SEEDS), *_grid(DENSE, (5,), SEEDS)]
+    reference = list(_grid(REFERENCE, LENGTHS, (0,)))
+    long = list(_grid({row: DENSE[row] for row in LONGER}, (10,), SEEDS, LONG, "-long"))
+    wide = list(_grid({row: DENSE[row] for row in AT_15}, (15,), SEEDS, WIDE))
+    ponder = {row: ["experiment=sorting/signum_lstm", f"model.ponder={p}"] for p, row in PONDER.items()}
+    ordered = [reference, dense, _showcase(LENGTHS), _grid(RECURRENT, (5, 10), (0,)), wide, long]
+    ordered += [_grid(RECURRENT, (5, 10), SEEDS[1:]), _grid(ponder, (5, 10), SEEDS)]
+    return list({cell.id: cell for part in ordered for cell in part}.values())  # each cell once, at its first place
+
+
+def _grid(
+    rows: dict[str, list[str]], lengths: Sequence[int], seeds: Sequence[int], more: Sequence[str] = (), suffix: str = ""
+) -> Iterable[Cell]:
+    for seed in seeds:
+        for length in lengths:
+            for row, command in rows.items():
+                yield Cell(row, f"T{length}{suffix}", seed, (*command, f"data.length={length}", *more))
+
+
+def _showcase(lengths: Sequence[int]) -> list[Cell]:
+    return [Cell(SHOWCASE, f"T{t}", 0, (f"experiment=sorting/showcase_{t}",)) for t in lengths]
+
+
+def render(records: Records, scale: str, folder: Path) -> str:
+    grid = cells(scale)
+    lengths = [t for t in LENGTHS if any(cell.column == f"T{t}" for cell in grid)]
+    parts = ["# Sorting\n", INTRODUCTION, RULE + "\n"]
+    for length in lengths:
+        parts += [f"\n## T = {length}\n", table(records, grid, scale, length, folder)]
+    parts += [reach(records, grid, lengths), figures(records, grid, folder)]
+    return "\n".join(part for part in parts if part)
+
+
+INTRODUCTION = (
+    "All-or-none accuracy in percent on 100,000 unseen sequences, mean ± standard deviation (seeds). Every row of "
+    "T = 5 and 10 gets the same 10,000 iterations of batch 128, unless its line says otherwise; rows marked *long* get "
+    "about the time a pointer row takes. The pointer rows are smaller than their papers' (128 hidden units). Times are "
+    "of one thread on a shared machine.\n"
+)
+HEADER = ("row", "paper", "ours", "verdict", "scale", "samples", "time", "command")
+
+
+def table(records: Records, grid: Sequence[Cell], scale: str, length: int, folder: Path) -> str:
+    rows = [
+        line(records, grid, scale, row, column)
+        for row, column in dict.fromkeys((cell.row, cell.column) for cell in grid)
+        if column.removesuffix("-long") == f"T{length}"
+    ]
+    folder.mkdir(parents=True, exist_ok=True)
+    caption = f"Sorting {length} numbers, all-or-none accuracy in percent"
+    (folder / f"sorting_{length}.tex").write_text(latex(HEADER, rows, caption))
+    return markdown(HEADER, rows)
+
+
+def line(records: Records, grid: Sequence[Cell], scale: str, row: str, column: str) -> list[str]:
+    long = column.endswith("-long")
+    length = int(column.removesuffix("-long")[1:])
+    printed = PAPER.get((row, length))
+    if row == SHOWCASE:
+        printed = Printed(BEST_IN_PAPER[length], samples=DEMO_SAMPLES)
+    command = next(cell for cell in grid if (cell.row, cell.column) == (row, column)).overrides
+    found = records.where(grid, row, column)
+    name, code = row + (" (long)" if long else ""), "`python train.py " + " ".join(command) + "`"
+    paper = printed.text() if printed else "–"
+    if not found:
+        return [name, paper, "not run yet", "–", scale, "–", "–", code]
+    ours = Sample(tuple(100 * record["metrics"][METRIC] for record in found))
+    samples, seconds = found[0]["samples"], sum(r["seconds"] for r in found) / len(found)
+    judged = "reference" if row in REFERENCE else verdict(ours, printed, samples)
+    return [name, paper, ours.text(), judged, scale, human(samples), duration(seconds), code]
+
+
+def curve(record: Record) -> list[tuple[float, float, float]]:
+    """(samples, seconds, validation accuracy in percent) at every evaluation."""
+    batch, points = record["config"]["trainer"]["batch_size"], record["curve"]
+    values = zip(points["step"], points["seconds"], points["valid/all_or_none"])
+    return [(step * batch, seconds, 100 * value) for step, seconds, value in values]
+
+
+def reach(records: Records, grid: Sequence[Cell], lengths: Sequence[int]) -> str:
+    """How much the showcase needed to reach the paper's number."""
+    lines = []
+    for length in lengths:
+        for record in records.where(grid, SHOWCASE, f"T{length}"):
+            goal, points = BEST_IN_PAPER[length], curve(record)
+            samples = at_least([(s, v) for s, _, v in points], goal)
+            seconds = at_least([(t, v) for _, t, v in points], goal)
+            if samples is not None and seconds is not None:
+                share = DEMO_SAMPLES / samples
+                lines.append(
+                    f"- T = {length}: the showcase run passes the paper's {goal} % (on validation) after "
+                    f"{human(samples)} samples and {duration(seconds)}; the demo's log implies {human(DEMO_SAMPLES)}"
+                    f" samples at T = 10, {share:,.0f} times as many."
+                )
+    return "\n## What it takes to reach the paper's number\n\n" + "\n".join(lines) + "\n" if lines else ""
+
+
+def figures(records: Records, grid: Sequence[Cell], folder: Path) -> str:
+    drawn = []
+    if ponder_figure(records, grid, folder / "figures/ponder.png"):
+        drawn.append("![Accuracy against ponder steps](figures/ponder.png)")
+    for kind in ("samples", "seconds"):
+        if curves_figure(records, grid, kind, folder / f"figures/sorting_{kind}.png"):
+            drawn.append(f"![Accuracy against {kind}](figures/sorting_{kind}.png)")
+    return "\n## Figures\n\n" + "\n\n".join(drawn) + "\n" if drawn else ""
+
+
+def ponder_figure(records: Records, grid: Sequence[Cell], path: Path) -> bool:
+    figure, axis = plt.subplots(figsize=(5.5, 3.8), layout="constrained")
+    any_drawn = False
+    for length in (5, 10):
+        points = [
+            (p, Sample(tuple(100 * record["metrics"][METRIC] for record in found)))
+            for p, row in PONDER.items()
+            if (found := records.where(grid, row, f"T{length}"))
+        ]
+        if len(points) > 1:
+            draw_band(axis, points, f"T = {length}")
+            any_drawn = True
+    axis.set(xlabel="ponder steps P", ylabel="test all-or-none accuracy, %", title="Signum-RNN")
+    return _finish(figure, axis, path, any_drawn)
+
+
+def curves_figure(records: Records, grid: Sequence[Cell], kind: str, path: Path) -> bool:
+    """Validation accuracy of the rows at T = 10 while they train."""
+    figure, axis = plt.subplots(figsize=(7.5, 4.2), layout="constrained")
+    any_drawn = False
+    for row in (*LONGER, "Read-Process-Write, P 5", "Ptr-Net, 1 glimpse", "Signum-RNN, P 0"):
+        found = [curve(record) for record in records.where(grid, row, "T10")]
+        if not found:
+            continue
+        any_drawn = True
+        steps = zip(*found)  # the same evaluations for every seed
+        points = [(sum(_x(p, kind) for p in at) / len(at), Sample(tuple(p[2] for p in at))) for at in steps]
+        draw_band(axis, points, row)
+    unit = "samples seen" if kind == "samples" else "seconds, one thread"
+    axis.set(xlabel=unit, ylabel="validation all-or-none accuracy, %", title="T = 10")
+    if kind == "seconds":
+        axis.set_xscale("log")
+    return _finish(figure, axis, path, any_drawn)
+
+
+def _x(point: tuple[float, float, float], kind: str) -> float:
+    return point[0] if kind == "samples" else point[1]
+
+
+def _finish(figure: plt.Figure, axis: plt.Axes, path: Path, any_drawn: bool) -> bool:
+    if not any_drawn:
+        plt.close(figure)
+        return False
+    axis.grid(alpha=0.3)
+    axis.legend(frameon=False, fontsize=8)
+    save(figure, path)
+    return True
+
+
+STUDY = Study("sorting", cells, render)

@@ -1,0 +1,73 @@
+"""Mean, spread and the rule of the verdicts."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+RULE = (
+    "Verdicts: *agrees* when our mean is within two standard errors of the paper's (both spreads counted), otherwise "
+    "*better* or *worse*; *not comparable: budget* when ours is lower after less than a tenth of the paper's samples; "
+    "*one run* or *no spread* when there is too little to judge."
+)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Values of one place of a table over seeds."""
+
+    values: tuple[float, ...]
+
+    @property
+    def n(self) -> int:
+        return len(self.values)
+
+    @property
+    def mean(self) -> float:
+        return statistics.fmean(self.values)
+
+    @property
+    def std(self) -> float:
+        return statistics.stdev(self.values) if self.n > 1 else math.nan
+
+    def text(self, digits: int = 2) -> str:
+        spread = f" ± {self.std:.{digits}f}" if self.n > 1 else ""
+        return f"{self.mean:.{digits}f}{spread} ({self.n})"
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A number as the paper prints it; `runs` is how many it averages, `std` None where it gives none."""
+
+    mean: float
+    std: float | None = None
+    runs: int = 5
+    samples: float | None = None  # what its training saw, where that is known
+
+    def text(self, digits: int = 2) -> str:
+        return f"{self.mean:g}" + (f" ± {self.std:g}" if self.std is not None else "")
+
+
+def verdict(ours: Sample, printed: Printed | None, samples: float) -> str:
+    """By RULE."""
+    if printed is None:
+        return "–"
+    short = printed.samples is not None and samples < printed.samples / 10
+    if ours.n > 1:
+        spread = math.hypot(ours.std / math.sqrt(ours.n), (printed.std or 0.0) / math.sqrt(printed.runs))
+        if abs(ours.mean - printed.mean) <= 2 * spread:
+            return "agrees"
+    if ours.mean < printed.mean:
+        return "not comparable: budget" if short else _judged("worse", ours)
+    return _judged("better", ours)
+
+
+def _judged(word: str, ours: Sample) -> str:
+    return word if ours.n > 1 else f"{word} (one run)"
+
+
+def at_least(curve: Sequence[tuple[float, float]], value: float) -> float | None:
+    """The first x of a curve [(x, y)] at which y reaches `value`."""
+    return next((x for x, y in curve if y >= value), None)
