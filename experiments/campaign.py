@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-from experiments.study import ROOT, Cell, Records, run_of, state
+from experiments.study import ROOT, RUNS, Cell, Records, run_of, state
 
 POLL_SECONDS = 0.2
 
@@ -42,7 +42,7 @@ class Campaign:
         return 128 + self.stopped if self.stopped else int(self.failed > 0)
 
     def _start(self, cell: Cell) -> None:
-        quiet = ["logger.mode=disabled", f"trainer.threads={self._threads()}", f"paths.runs={ROOT / 'runs'}"]
+        quiet = ["logger.mode=disabled", f"trainer.threads={self._threads()}", f"paths.runs={RUNS}"]
         arguments = [sys.executable, str(ROOT / "train.py"), f"scale={self.scale}", *cell.command, *quiet]
         log = self._log(cell)
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -54,7 +54,7 @@ class Campaign:
         return max(1, (os.cpu_count() or 1) // self.jobs)
 
     def _log(self, cell: Cell) -> Path:
-        return ROOT / "runs" / "campaign-logs" / f"{self.scale}.{cell.id}.log"
+        return RUNS / "campaign-logs" / f"{self.scale}.{cell.id}.log"
 
     def _collect(self) -> None:
         for process in [p for p in self.running if p.poll() is not None]:
@@ -72,7 +72,7 @@ class Campaign:
             name = record["best"]["metric"].replace("valid/", "test/")
             outcome = f"{name} {record['metrics'][name]:.4f} in {record['seconds']:.0f} s"
         else:
-            outcome = f"exit {code}, see {self._log(cell).relative_to(ROOT)}"
+            outcome = f"exit {code}, see {os.path.relpath(self._log(cell))}"
         print(f"[{done}/{self.total}] {cell.id}: {outcome}", flush=True)
 
     def _stop(self, number: int, _frame: FrameType | None) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from matplotlib import pyplot as plt
 
 from experiments.figures import draw_band, save
-from experiments.statistics import RULE, Printed, Sample, at_least, verdict
+from experiments.statistics import RULE, Printed, Sample, at_least, compare, verdict
 from experiments.study import Cell, Record, Records, Study
 from experiments.tables import duration, human, latex, markdown
 
@@ -20,6 +20,7 @@ SEEDS = (0, 1, 2)
 DENSE = {
     "Signum-Dense, dense bridge": ["experiment=sorting/signum_dense"],
     "– routing `equation`": ["experiment=sorting/signum_dense_equation"],
+    "– routing `equation`, gamma 0.1": ["experiment=sorting/signum_dense_equation", "estimator.gamma=0.1"],
     "– routing `additive`": ["experiment=sorting/signum_dense_additive"],
     "– frozen random bridge": ["experiment=sorting/signum_dense_frozen"],
     "Straight-through": ["experiment=sorting/straight_through"],
@@ -64,7 +65,6 @@ SHOWCASE = "Showcase"
 
 # The demo's log: epoch 2168 of 2,000,000 samples.
 DEMO_SAMPLES = 2168 * 2e6
-VINYALS_SAMPLES = None  # 10,000 iterations of an unknown batch
 PAPER = {
     ("ELU-Dense", 5): Printed(86.46, 4.7, samples=DEMO_SAMPLES),
     ("ELU-Dense", 10): Printed(0, 0, samples=DEMO_SAMPLES),
@@ -89,16 +89,34 @@ PAPER = {
 BEST_IN_PAPER = {5: 99.3, 10: 94.2, 15: 87.2}
 
 
+# What the claim "the bridge is why" stands on, row against row.
+CLAIMS = (
+    ("Signum-Dense, dense bridge", "Tanh-Dense"),
+    ("Signum-Dense, dense bridge", "Straight-through"),
+    ("Signum-Dense, dense bridge", "– frozen random bridge"),
+    ("– routing `equation`", "Signum-Dense, dense bridge"),
+    ("– routing `equation`, gamma 0.1", "Signum-Dense, dense bridge"),
+    ("– routing `additive`", "Signum-Dense, dense bridge"),
+    ("Matched bridge, cap 4", "Straight-through"),
+    ("Matched bridge, cap 1 to 8", "Straight-through"),
+    ("Matched bridge, cap 4 + dense", "Matched bridge, cap 4"),
+    ("Straight-through", "Tanh-Dense"),
+    ("Signum-Dense, dense bridge", "Paper's recipe (dense bridge)"),
+    ("Signum-Dense, dense bridge", "Read-Process-Write, P 5"),
+    ("Signum-Dense, dense bridge", "Ptr-Net, 1 glimpse"),
+)
+
+
 def cells(scale: str) -> list[Cell]:
     """In the order they are worth running."""
     if scale == "smoke":
         return [*_grid({**DENSE, **RECURRENT, **REFERENCE}, (5,), (0, 1)), *_showcase((5,))]
-    dense = [*_grid(DENSE, (10,), SEEDS), *_grid(DENSE, (5,), SEEDS)]
+    dense = list(_grid(DENSE, (10, 5), SEEDS))
     reference = list(_grid(REFERENCE, LENGTHS, (0,)))
     long = list(_grid({row: DENSE[row] for row in LONGER}, (10,), SEEDS, LONG, "-long"))
     wide = list(_grid({row: DENSE[row] for row in AT_15}, (15,), SEEDS, WIDE))
     ponder = {row: ["experiment=sorting/signum_lstm", f"model.ponder={p}"] for p, row in PONDER.items()}
-    ordered = [reference, dense, _showcase(LENGTHS), _grid(RECURRENT, (5, 10), (0,)), wide, long]
+    ordered = [reference, _showcase(LENGTHS[::-1]), dense, _grid(RECURRENT, (5, 10), (0,)), wide, long]
     ordered += [_grid(RECURRENT, (5, 10), SEEDS[1:]), _grid(ponder, (5, 10), SEEDS)]
     return list({cell.id: cell for part in ordered for cell in part}.values())  # each cell once, at its first place
 
@@ -122,7 +140,7 @@ def render(records: Records, scale: str, folder: Path) -> str:
     parts = ["# Sorting\n", INTRODUCTION, RULE + "\n"]
     for length in lengths:
         parts += [f"\n## T = {length}\n", table(records, grid, scale, length, folder)]
-    parts += [reach(records, grid, lengths), figures(records, grid, folder)]
+    parts += [findings(records, grid, lengths), reach(records, grid, lengths), figures(records, grid, folder)]
     return "\n".join(part for part in parts if part)
 
 
@@ -159,7 +177,7 @@ def line(records: Records, grid: Sequence[Cell], scale: str, row: str, column: s
     paper = printed.text() if printed else "–"
     if not found:
         return [name, paper, "not run yet", "–", scale, "–", "–", code]
-    ours = Sample(tuple(100 * record["metrics"][METRIC] for record in found))
+    ours = Sample(accuracies(found))
     samples, seconds = found[0]["samples"], sum(r["seconds"] for r in found) / len(found)
     judged = "reference" if row in REFERENCE else verdict(ours, printed, samples)
     return [name, paper, ours.text(), judged, scale, human(samples), duration(seconds), code]
@@ -190,6 +208,28 @@ def reach(records: Records, grid: Sequence[Cell], lengths: Sequence[int]) -> str
     return "\n## What it takes to reach the paper's number\n\n" + "\n".join(lines) + "\n" if lines else ""
 
 
+def findings(records: Records, grid: Sequence[Cell], lengths: Sequence[int]) -> str:
+    """The claim "the bridge is why", row against row."""
+    lines = []
+    for length in lengths:
+        for one, two in CLAIMS:
+            samples = [accuracies(records.where(grid, row, f"T{length}")) for row in (one, two)]
+            if all(samples):
+                lines.append([f"{length}", _name(one), _name(two), compare(Sample(samples[0]), Sample(samples[1]))])
+    if not lines:
+        return ""
+    head = "\n## Is the bridge why?\n\nPoints of accuracy, ± one standard error; *level* within two of them.\n\n"
+    return head + markdown(("T", "row", "against", "is"), lines)
+
+
+def accuracies(found: Iterable[Record]) -> tuple[float, ...]:
+    return tuple(100 * record["metrics"][METRIC] for record in found)
+
+
+def _name(row: str) -> str:
+    return "Dense bridge, " + row.removeprefix("– ") if row.startswith("– ") else row
+
+
 def figures(records: Records, grid: Sequence[Cell], folder: Path) -> str:
     drawn = []
     if ponder_figure(records, grid, folder / "figures/ponder.png"):
@@ -205,7 +245,7 @@ def ponder_figure(records: Records, grid: Sequence[Cell], path: Path) -> bool:
     any_drawn = False
     for length in (5, 10):
         points = [
-            (p, Sample(tuple(100 * record["metrics"][METRIC] for record in found)))
+            (p, Sample(accuracies(found)))
             for p, row in PONDER.items()
             if (found := records.where(grid, row, f"T{length}"))
         ]

@@ -64,6 +64,17 @@ def verdict(ours: Sample, printed: Printed | None, samples: float) -> str:
     return _judged("better", ours)
 
 
+def compare(one: Sample, two: Sample) -> str:
+    """ "ahead by 1.20 ± 0.30", "behind by ..." or "level": by two standard errors of the difference."""
+    difference = one.mean - two.mean
+    if min(one.n, two.n) < 2:
+        return f"{difference:+.2f} (too few runs to judge)"
+    error = math.hypot(one.std / math.sqrt(one.n), two.std / math.sqrt(two.n))
+    if abs(difference) <= 2 * error:
+        return f"level ({difference:+.2f} ± {error:.2f})"
+    return f"{'ahead' if difference > 0 else 'behind'} by {abs(difference):.2f} ± {error:.2f}"
+
+
 def _judged(word: str, ours: Sample) -> str:
     return word if ours.n > 1 else f"{word} (one run)"
 

@@ -17,6 +17,7 @@ from dab.engine.config import plain
 from dab.engine.run import Run
 
 ROOT = Path(__file__).resolve().parents[1]
+RUNS = ROOT / "runs"
 SCALES = ("smoke", "cpu", "paper")
 
 Record = dict[str, Any]
@@ -74,7 +75,7 @@ class Records:
 
 def records_of(study: Study, scale: str) -> Records:
     """Campaigns are kept in results/; smoke runs are not worth keeping."""
-    return Records(ROOT / ("runs/smoke-results" if scale == "smoke" else "results") / study.name / scale)
+    return Records((RUNS / "smoke-results" if scale == "smoke" else ROOT / "results") / study.name / scale)
 
 
 @cache
@@ -82,7 +83,7 @@ def run_of(cell: Cell, scale: str) -> Run:
     """The run that the cell's command makes."""
     config = copy.deepcopy(_composed(scale, cell.overrides))
     config["seed"] = cell.seed
-    config["paths"]["runs"] = str(ROOT / "runs")
+    config["paths"]["runs"] = str(RUNS)
     return Run(config)
 
 

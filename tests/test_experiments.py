@@ -1,0 +1,167 @@
+"""The machinery of the studies: what is run, what is kept, what is said about it."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from experiments import report, sorting
+from experiments.campaign import Campaign, status
+from experiments.statistics import Printed, Sample, at_least, compare, verdict
+from experiments.study import ROOT, Cell, Records, run_of, state
+from experiments.tables import duration, human, latex, markdown
+
+TINY = ("trainer.steps=3", "data.valid_size=50", "data.test_size=50")
+
+
+def test_mean_and_spread() -> None:
+    sample = Sample((1.0, 2.0, 3.0))
+    assert (sample.mean, sample.std, sample.text()) == (2.0, 1.0, "2.00 ± 1.00 (3)")
+    assert math.isnan(Sample((1.0,)).std) and Sample((1.0,)).text() == "1.00 (1)"
+
+
+@pytest.mark.parametrize(
+    ("values", "printed", "samples", "expected"),
+    [
+        ((94.0, 94.4), Printed(94.2, 0.1), 1e9, "agrees"),
+        ((95.0, 95.1, 95.2), Printed(94.2, 0.1), 1e9, "better"),
+        ((90.0, 90.1, 90.2), Printed(94.2, 0.1), 1e9, "worse"),
+        ((90.0, 90.1, 90.2), Printed(94.2, 0.1, samples=4e9), 1e6, "not comparable: budget"),
+        ((95.0, 95.1, 95.2), Printed(94.2, 0.1, samples=4e9), 1e6, "better"),
+        ((99.0,), Printed(94.2, 0.1), 1e9, "better (one run)"),
+        ((90.0,), Printed(94.2), 1e9, "worse (one run)"),
+        ((90.0, 91.0), None, 1e9, "–"),
+    ],
+)
+def test_verdicts_follow_the_rule(values, printed, samples, expected) -> None:
+    assert verdict(Sample(values), printed, samples) == expected
+
+
+def test_comparisons_know_level_from_ahead() -> None:
+    assert compare(Sample((90.0, 90.2)), Sample((80.0, 80.2))).startswith("ahead by 10.00")
+    assert compare(Sample((80.0, 80.2)), Sample((90.0, 90.2))).startswith("behind by 10.00")
+    assert compare(Sample((80.0, 90.0)), Sample((81.0, 91.0))).startswith("level")
+    assert "too few" in compare(Sample((80.0,)), Sample((81.0, 91.0)))
+
+
+def test_small_renderings() -> None:
+    assert markdown(["a", "b"], [["1", "2"]]).splitlines() == ["| a | b |", "| --- | --- |", "| 1 | 2 |"]
+    assert r"99.3 $\pm$ 0.1\% \\" in latex(["x"], [["99.3 ± 0.1%"]], "c")
+    assert (human(1.28e6), human(4.336e9), human(999)) == ("1.28 M", "4.34 G", "999")
+    assert (duration(59), duration(150)) == ("59 s", "2.5 min")
+    assert at_least([(1, 10.0), (2, 20.0)], 15) == 2 and at_least([(1, 10.0)], 15) is None
+
+
+@pytest.mark.parametrize("scale", ["smoke", "cpu", "paper"])
+def test_cells_of_the_study_are_distinct_and_named_rows_exist(scale: str) -> None:
+    cells = sorting.cells(scale)
+    assert len({cell.id for cell in cells}) == len(cells)
+    rows = {cell.row for cell in cells}
+    assert {row for row, _ in sorting.PAPER} <= rows
+    assert {row for pair in sorting.CLAIMS for row in pair} <= rows
+
+
+def test_one_of_every_row_of_the_study_composes() -> None:
+    first = {cell.row: cell for cell in reversed(sorting.cells("cpu"))}
+    assert len({run_of(cell, "cpu").hash for cell in first.values()}) == len(first)
+
+
+def test_equal_rows_see_equally_many_samples() -> None:
+    cells = [c for c in sorting.cells("cpu") if c.column in ("T5", "T10") and c.row not in sorting.REFERENCE]
+    cells = [c for c in cells if c.seed == 0 and c.row != sorting.SHOWCASE]
+    trainers = [run_of(cell, "cpu").config["trainer"] for cell in cells]
+    assert {trainer["steps"] * trainer["batch_size"] for trainer in trainers} == {1_280_000}
+
+
+@pytest.fixture
+def tiny(tmp_path: Path, monkeypatch) -> tuple[list[Cell], Records]:
+    """Two real cells whose runs and records live below tmp_path."""
+    for module in ("experiments.study", "experiments.campaign"):
+        monkeypatch.setattr(f"{module}.RUNS", tmp_path / "runs")
+    run_of.cache_clear()
+    cells = [Cell("row", "T5", seed, ("experiment=sorting/straight_through", *TINY)) for seed in (0, 1)]
+    yield cells, Records(tmp_path / "results")
+    run_of.cache_clear()
+
+
+def test_a_campaign_runs_what_is_missing_and_a_second_one_nothing(tiny, capsys) -> None:
+    cells, records = tiny
+    assert status(cells, "smoke", records).endswith("2 missing")
+    assert Campaign(cells, "smoke", records, jobs=2).run() == 0
+    assert [state(cell, "smoke", records) for cell in cells] == ["done", "done"]
+    assert len(records.where(cells, "row", "T5")) == 2
+    assert Campaign(cells, "smoke", records, jobs=2).total == 0
+    assert "[2/2]" in capsys.readouterr().out
+
+
+def test_a_changed_configuration_makes_a_record_stale(tiny) -> None:
+    cells, records = tiny
+    assert Campaign(cells[:1], "smoke", records, jobs=1).run() == 0
+    changed = Cell("row", "T5", 0, (*cells[0].overrides, "optimizer.lr=0.1"))
+    assert state(changed, "smoke", records) == "stale"
+
+
+def test_a_failing_cell_is_told_and_does_not_stop_the_others(tiny, capsys) -> None:
+    cells, records = tiny
+    bad = Cell("bad", "T5", 0, (*cells[0].overrides, "optimizer.lr=1e30", "trainer.steps=20"))
+    assert Campaign([bad, cells[0]], "smoke", records, jobs=1).run() == 1
+    assert state(bad, "smoke", records) == "failed" and state(cells[0], "smoke", records) == "done"
+    assert "bad.T5.seed0: exit 1" in capsys.readouterr().out
+
+
+def test_an_interrupted_campaign_goes_on(tiny) -> None:
+    _, records = tiny
+    long = Cell(
+        "long", "T5", 0, ("experiment=sorting/straight_through", "trainer.steps=100000", "trainer.log_every=10")
+    )
+    campaign = Campaign([long], "smoke", records, jobs=1)
+    run, code = run_of(long, "smoke"), []
+
+    def stop(_number, _frame) -> None:
+        code.append(1)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, 25)
+    try:
+        assert campaign.run() == 128 + signal.SIGTERM
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert code and run.status["state"] == "interrupted" and (run.dir / "checkpoint.pt").exists()
+    assert state(long, "smoke", records) == "interrupted"
+
+
+def test_results_page_is_not_stale(tmp_path: Path) -> None:
+    """docs/RESULTS.md is what the committed records say. `python -m experiments sorting --render` writes it."""
+    assert report.results_path("cpu").read_text() == report.text("cpu", tmp_path)
+
+
+def test_every_figure_of_the_results_page_is_there() -> None:
+    page = report.results_path("cpu")
+    for name in re.findall(r"\]\((figures/[^)]+)\)", page.read_text()):
+        assert (page.parent / name).stat().st_size > 5000, name
+
+
+def test_every_committed_record_belongs_to_a_cell_and_is_a_finished_run() -> None:
+    for name, study in report.STUDIES.items():
+        known = {cell.id for cell in study.cells("cpu")}
+        for path in (ROOT / "results" / name / "cpu").glob("*.json"):
+            assert path.stem in known, f"{path.name} belongs to no cell"
+            record = json.loads(path.read_text())
+            assert record["scale"] == "cpu" and record["metrics"] and record["curve"]
+            assert path.stat().st_size < 100_000
+
+
+def test_status_from_the_command_line() -> None:
+    arguments = [sys.executable, "-m", "experiments", "sorting", "--status", "--only", "oracle"]
+    done = subprocess.run(arguments, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0 and "oracle-argsort.T5.seed0" in done.stdout
