@@ -110,7 +110,8 @@ CLAIMS = (
 def cells(scale: str) -> list[Cell]:
     """In the order they are worth running."""
     if scale == "smoke":
-        return [*_grid({**DENSE, **RECURRENT, **REFERENCE}, (5,), (0, 1)), *_showcase((5,))]
+        twice = {row: DENSE[row] for row in LONGER[:2]}  # enough to see a spread
+        return [*_grid({**DENSE, **RECURRENT, **REFERENCE}, (5,), (0,)), *_grid(twice, (5,), (1,)), *_showcase((5,))]
     dense = list(_grid(DENSE, (10, 5), SEEDS))
     reference = list(_grid(REFERENCE, LENGTHS, (0,)))
     long = list(_grid({row: DENSE[row] for row in LONGER}, (10,), SEEDS, LONG, "-long"))

@@ -111,7 +111,7 @@ def test_a_changed_configuration_makes_a_record_stale(tiny) -> None:
 
 def test_a_failing_cell_is_told_and_does_not_stop_the_others(tiny, capsys) -> None:
     cells, records = tiny
-    bad = Cell("bad", "T5", 0, (*cells[0].overrides, "optimizer.lr=1e30", "trainer.steps=20"))
+    bad = Cell("bad", "T5", 0, ("optimizer.lr=1e30", "trainer.steps=20"))
     assert Campaign([bad, cells[0]], "smoke", records, jobs=1).run() == 1
     assert state(bad, "smoke", records) == "failed" and state(cells[0], "smoke", records) == "done"
     assert "bad.T5.seed0: exit 1" in capsys.readouterr().out
