@@ -11,9 +11,9 @@ import os
 import sys
 from pathlib import Path
 
-# Threads that wait for work must sleep, not spin: a second busy process otherwise costs a factor of ten.
-# OpenMP reads this when torch is loaded, so it comes before every other import.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+# OpenMP reads its settings when torch is loaded, so this comes before every other import.
+if "OMP_WAIT_POLICY" not in os.environ:
+    os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # waiting threads spin briefly, then sleep
 
 import hydra
 from hydra._internal.utils import get_args_parser

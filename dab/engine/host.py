@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import sys
 
 import torch
@@ -13,11 +12,14 @@ _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
 _MEGABYTE = 2**20
 
 
-def use_threads(threads: int | str, world: int) -> None:
-    """`auto` shares the cores between the workers on this machine."""
-    if threads == "auto":
-        threads = max(1, len(os.sched_getaffinity(0)) // world if sys.platform == "linux" else 1)
-    torch.set_num_threads(int(threads))
+def use_threads(threads: int | str) -> None:
+    """`auto` is one thread.
+
+    A second one gains a tenth at the default job's batch on an idle machine and half as much again at batch 1024, but
+    with anything else running the threads wait for each other and the same step takes several times as long
+    (`make bench` shows both). Two runs at a time, one thread each, are the better use of two cores.
+    """
+    torch.set_num_threads(1 if threads == "auto" else int(threads))
 
 
 def keep_freed_memory() -> None:

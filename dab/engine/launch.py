@@ -50,7 +50,7 @@ def launch(config: dict[str, Any]) -> int:
 def work(workers: Workers, config: dict[str, Any]) -> int:
     """One worker's whole life; every way a run can end is an exit code here."""
     run = Run(config)
-    use_threads(config["trainer"]["threads"], workers.world)
+    use_threads(config["trainer"]["threads"])
     keep_freed_memory()
     with Stop() as stop:
         try:
