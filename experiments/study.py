@@ -46,12 +46,14 @@ class Cell:
 class Study:
     """A name, the cells of a scale, and what is drawn from the records of a scale into a folder.
 
-    `render(records, scale, folder)` writes figures into `folder` and returns the Markdown of the results section.
+    `render(records, scale, folder)` writes figures into `folder` and returns the Markdown of the results section;
+    `headline(records)` is what the README says of it, a Markdown table.
     """
 
     name: str
     cells: Callable[[str], Sequence[Cell]]
     render: Callable[[Records, str, Path], str]
+    headline: Callable[[Records], str]
 
 
 class Records:

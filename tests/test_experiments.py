@@ -145,6 +145,10 @@ def test_results_page_is_not_stale(tmp_path: Path) -> None:
     assert report.results_path("cpu").read_text() == report.text("cpu", tmp_path)
 
 
+def test_readme_results_are_not_stale() -> None:
+    assert (ROOT / "README.md").read_text() == report.readme()
+
+
 def test_every_figure_of_the_results_page_is_there() -> None:
     page = report.results_path("cpu")
     for name in re.findall(r"\]\((figures/[^)]+)\)", page.read_text()):

@@ -1,0 +1,60 @@
+"""The scripts a person runs by hand do their work."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from torch.utils.flop_counter import FlopCounterMode
+
+from dab.engine.launch import launch
+from dab.engine.run import Run
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+import bench  # noqa: E402
+import diagnose_sorter  # noqa: E402
+import figure_bridge  # noqa: E402
+
+
+def test_toy_figure_gradient_grows_two_bumps_at_eps(tmp_path: Path) -> None:
+    seen = figure_bridge.train({"near the start": 30, "at the end": 1500})
+    x, _, gradient = (t.squeeze() for t in seen["at the end"])
+    at_eps, elsewhere = (x.abs() - 0.5).abs() < 0.05, (x.abs() < 0.3) | (x.abs() > 0.8)
+    assert gradient[at_eps].mean() > 4 * gradient[elsewhere].abs().mean()
+    path = tmp_path / "bridge.png"
+    figure_bridge.draw(seen, path)
+    assert path.stat().st_size > 10_000
+
+
+def test_diagnosis_of_a_network_whose_comparators_are_known(config) -> None:
+    made = config("experiment=sorting/constructed", "data.length=5", "model.slope=100")
+    assert launch(made) == 0
+    found = diagnose_sorter.diagnose(Run(made).dir, sequences=20_000)
+    assert found["accuracy"] == pytest.approx(Run(made).result["metrics"]["test/all_or_none"], abs=0.005)
+    assert found["failing sequences whose smallest gap is above 1e-3"] < 0.01  # only close pairs can go wrong
+    # slope 100, then twice STEEPER; the last one sees half of the comparator
+    assert found["steepest slope at a tie (median)"] == pytest.approx(100 * 4 * 4 / 2, rel=0.1)
+    assert found["units that never change"] == 256 - 5 * 4
+
+
+def test_bench_ratios_are_the_right_way_up() -> None:
+    times = {"fast": [1.0, 1.1, 0.9], "slow": [2.0, 2.2, 1.8]}
+    assert bench.ratio(times, "fast", "slow") == pytest.approx(2)
+
+
+def test_bench_floor_has_the_products_of_a_step() -> None:
+    config = bench.configuration("trainer.batch_size=8")
+    with FlopCounterMode(display=False) as floor:
+        bench.matmul_floor(config)()
+    job = bench.build(config, bench.Workers())
+    with FlopCounterMode(display=False) as step:
+        bench.bare_step(job, job.data.batch(0))
+    assert floor.get_total_flops() == step.get_total_flops()
+
+
+def test_install_script_is_valid_shell() -> None:
+    assert subprocess.run(["bash", "-n", str(ROOT / "scripts/install.sh")]).returncode == 0
