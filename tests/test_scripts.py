@@ -48,8 +48,9 @@ def test_bench_ratios_are_the_right_way_up() -> None:
 
 def test_bench_floor_has_the_products_of_a_step() -> None:
     config = bench.configuration("trainer.batch_size=8")
+    products = bench.matmul_floor(config)
     with FlopCounterMode(display=False) as floor:
-        bench.matmul_floor(config)()
+        products()
     job = bench.build(config, bench.Workers())
     with FlopCounterMode(display=False) as step:
         bench.bare_step(job, job.data.batch(0))
