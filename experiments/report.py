@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from experiments import sorting
+from experiments.headers import expectations, with_expectation
 from experiments.study import ROOT, Study, records_of
 
 STUDIES: dict[str, Study] = {study.name: study for study in (sorting.STUDY,)}
@@ -29,10 +30,20 @@ def readme() -> str:
     return f"{before}{START}\n\n{tables}\n{END}{after}"
 
 
+def experiment_files() -> dict[Path, str]:
+    """Every experiment file that has records, with its line of what to expect made anew."""
+    lines: dict[Path, str] = {}
+    for study in STUDIES.values():
+        lines |= expectations(study.cells("cpu"), records_of(study, "cpu"))
+    return {path: with_expectation(path.read_text(), line) for path, line in lines.items()}
+
+
 def write(scale: str) -> Path:
     path = results_path(scale)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text(scale, path.parent))
     if scale == "cpu":
         (ROOT / "README.md").write_text(readme())
+        for file, content in experiment_files().items():
+            file.write_text(content)
     return path

@@ -149,6 +149,13 @@ def test_readme_results_are_not_stale() -> None:
     assert (ROOT / "README.md").read_text() == report.readme()
 
 
+def test_experiment_files_say_what_to_expect() -> None:
+    files = report.experiment_files()
+    assert files
+    for path, content in files.items():
+        assert path.read_text() == content, f"{path.name} is stale: python -m experiments sorting --render"
+
+
 def test_every_figure_of_the_results_page_is_there() -> None:
     page = report.results_path("cpu")
     for name in re.findall(r"\]\((figures/[^)]+)\)", page.read_text()):
