@@ -1,18 +1,22 @@
 """Activations by name."""
 
+from collections.abc import Callable
+from functools import partial
+
 from torch import nn
 
 from dab.choice import one_of
 
-ACTIVATIONS: dict[str, type[nn.Module]] = {
+ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "tanh": nn.Tanh,
     "relu": nn.ReLU,
     "elu": nn.ELU,
     "gelu": nn.GELU,
+    "leaky_relu": partial(nn.LeakyReLU, 0.3),
     "identity": nn.Identity,
 }
 
 
 def activation(name: str) -> nn.Module:
-    """A new activation module: tanh, relu, elu, gelu or identity."""
+    """A new activation module: tanh, relu, elu, gelu, leaky_relu (slope 0.3, as in the DisARM paper) or identity."""
     return ACTIVATIONS[one_of("activation", name, ACTIVATIONS)]()

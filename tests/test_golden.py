@@ -24,14 +24,17 @@ from dab.engine.run import Run
 ROOT = Path(__file__).resolve().parents[1]
 GOLDEN = ROOT / "tests/golden/losses.json"
 STEPS = 20
-EXPERIMENTS = {"sorting/signum_dense": []}
+EXPERIMENTS = {
+    "sorting/signum_dense": ["data.valid_size=64", "data.test_size=64"],
+    "binarized/bridge_dense": ["data=digits"],
+    "binarized/rebar": ["data=digits", "protocol=rebar"],
+}
 
 
 def first_losses(experiment: str, overrides: list[str]) -> list[float]:
     """The first per-step losses of the experiment as it stands at scale=cpu."""
-    small = ["trainer.threads=1", "data.valid_size=64", "data.test_size=64"]
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        made = plain(compose("config", [f"experiment={experiment}", *small, *overrides]))
+        made = plain(compose("config", [f"experiment={experiment}", "trainer.threads=1", *overrides]))
     torch.set_num_threads(1)
     workers = Workers()
     job = build(made, workers)

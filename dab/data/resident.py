@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypedDict
 
 import torch
 from torch import Tensor
@@ -10,6 +11,18 @@ from torch import Tensor
 from dab.keys import generator
 
 Tensors = tuple[Tensor, ...]
+
+
+class ResidentOptions(TypedDict, total=False):
+    """What the engine gives to every dataset, for subclasses that only pass it on."""
+
+    seed: int
+    batch_size: int
+    eval_batch_size: int
+    steps: int
+    device: torch.device | str
+    rank: int
+    world: int
 
 
 class Resident:
@@ -47,7 +60,7 @@ class Resident:
             order = torch.randperm(len(train[0]), generator=generator("order", self.seed, epoch))
             self._epoch, self._order = epoch, order.to(self.device)
         chosen = self.share(self._order[position * self.batch_size : (position + 1) * self.batch_size])
-        return tuple(t[chosen] for t in train)
+        return tuple(t.index_select(0, chosen) for t in train)  # t[chosen] takes ten times as long
 
     def share(self, whole: Tensor) -> Tensor:
         """This worker's rows of something of the global batch's length."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import torch
 from torch import Tensor
 
-from dab.data.resident import Resident, Tensors
+from dab.data.resident import Resident, ResidentOptions, Tensors
 from dab.keys import generator
 
 
@@ -33,14 +35,7 @@ class Sorting(Resident):
         close_start: float = 1e-2,
         close_low: float = 1e-4,
         close_high: float = 0.1,
-        *,
-        seed: int,
-        batch_size: int,
-        eval_batch_size: int,
-        steps: int = 1,
-        device: torch.device | str = "cpu",
-        rank: int = 0,
-        world: int = 1,
+        **resident: Unpack[ResidentOptions],
     ):
         if length < 2 or not low < high:
             raise ValueError(f"sorting needs length >= 2 and low < high, got length={length}, low={low}, high={high}")
@@ -55,17 +50,8 @@ class Sorting(Resident):
         self.close_share, self.close_ends = close_share, (close_start, close_low, close_high)
         splits = {name: self._draw(size, name) for name, size in (("valid", valid_size), ("test", test_size))}
         if train_size is not None:
-            splits["train"] = self._draw(train_size, "train", seed)
-        super().__init__(
-            splits,
-            seed=seed,
-            batch_size=batch_size,
-            eval_batch_size=eval_batch_size,
-            steps=steps,
-            device=device,
-            rank=rank,
-            world=world,
-        )
+            splits["train"] = self._draw(train_size, "train", resident["seed"])
+        super().__init__(splits, **resident)
 
     def _uniform(self, count: int, random: torch.Generator) -> Tensor:
         x = torch.rand(count, self.length, generator=random, device=random.device)

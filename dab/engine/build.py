@@ -17,6 +17,7 @@ from dab.engine.config import ConfigError, locate
 from dab.engine.distributed import Workers
 from dab.engine.run import takes
 from dab.engine.schedules import Schedule
+from dab.estimators.objective import ObjectiveEstimator
 from dab.keys import key
 from dab.tasks.task import Task
 
@@ -40,20 +41,33 @@ def _call(name: str, function: Callable[..., Any], node: dict[str, Any], **runti
     options = {k: v for k, v in node.items() if k != "_target_"}
     try:
         return function(**options, **runtime)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, FileNotFoundError) as error:
         raise ConfigError(f"{name}: {error}") from error
 
 
 def build(config: dict[str, Any], workers: Workers) -> Job:
     data = build_data(config, workers)
     task = build_task(config, data.input_shape).to(workers.device)
-    trained = [p for p in task.parameters() if p.requires_grad]
-    optimizer = make(config, "optimizer", params=trained)
+    task.prepare(data)
+    optimizer = make(config, "optimizer", params=parameter_groups(config, task))
     return Job(data, task, optimizer, make(config, "schedule"))
+
+
+def parameter_groups(config: dict[str, Any], task: Task) -> list[Any]:
+    """What is trained; control variates in a group of their own, with a learning rate of their own."""
+    trained = [p for p in task.parameters() if p.requires_grad]
+    estimators = [m for m in task.modules() if isinstance(m, ObjectiveEstimator)]
+    control = {id(p) for estimator in estimators for p in estimator.control_parameters()}
+    lowering = [p for p in trained if id(p) in control]
+    if not lowering:
+        return trained
+    rate = config["optimizer"]["lr"] * config["trainer"]["control_lr_scale"]
+    return [{"params": [p for p in trained if id(p) not in control]}, {"params": lowering, "lr": rate}]
 
 
 def build_data(config: dict[str, Any], workers: Workers) -> Any:
     trainer = config["trainer"]
+    where = {"folder": config["paths"]["data"]} if takes(config["data"], "folder") else {}
     return make(
         config,
         "data",
@@ -64,6 +78,7 @@ def build_data(config: dict[str, Any], workers: Workers) -> Any:
         device=workers.device,
         rank=workers.rank,
         world=workers.world,
+        **where,
     )
 
 
@@ -74,6 +89,11 @@ def build_task(config: dict[str, Any], input_shape: tuple[int, ...]) -> Task:
         model_class = locate("model", config["model"])
         code_shape = _call("model", model_class.code_shape, config["model"], input_shape=input_shape)
         estimator = build_estimator(config, code_shape)
+        if isinstance(estimator, ObjectiveEstimator) and not getattr(model_class, "takes_objective", False):
+            raise ConfigError(
+                f"estimator: {type(estimator).__name__} needs the loss itself, which {model_class.__name__} does not "
+                "give it: choose a layer (bridge, straight_through, reinmax, ...), or model=vae_mlp with task=density"
+            )
         model = make(config, "model", estimator=estimator, input_shape=input_shape)
         return make(config, "task", model=model)
 
@@ -84,9 +104,16 @@ def build_estimator(config: dict[str, Any], code_shape: tuple[int, ...]) -> nn.M
         runtime["hard"] = make(config, "hard")
     if takes(config["estimator"], "approximator"):
         runtime["approximator"] = make(config, "approximator", hard=runtime["hard"], in_shape=code_shape)
+    if takes(config["estimator"], "in_shape"):
+        runtime["in_shape"] = code_shape
     estimator = make(config, "estimator", **runtime)
     try:  # on a copy: a try-out must not move running statistics
-        copy.deepcopy(estimator)(torch.randn(2, *code_shape))
+        objective = [_sum] if isinstance(estimator, ObjectiveEstimator) else []
+        copy.deepcopy(estimator)(torch.randn(2, *code_shape), *objective)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"estimator, hard and approximator do not fit together: {error}") from error
     return estimator
+
+
+def _sum(sample: torch.Tensor) -> torch.Tensor:
+    return sample.flatten(1).sum(1)

@@ -32,12 +32,13 @@ class ConfigError(Exception):
 class TrainerSchema:
     steps: int = MISSING
     batch_size: int = MISSING
-    eval_batch_size: int = MISSING
+    eval_batch_size: int = 4096
     eval_every: int = MISSING
     log_every: int = MISSING
     save_every: int = MISSING
     clip_norm: float | None = None
     clip_value: float | None = None
+    control_lr_scale: float = 1.0
     amp: bool = False
     compile: bool = False
     device: str = "auto"

@@ -16,12 +16,14 @@ from dab.engine.build import Job, build, build_data, build_task
 from dab.engine.config import ConfigError
 from dab.engine.curves import draw_curves
 from dab.engine.distributed import Workers, join_torchrun, leave_workers, pick_device, spawn, under_torchrun
+from dab.engine.grids import draw_grid
 from dab.engine.host import keep_freed_memory, use_threads
 from dab.engine.loggers import NoLogger, open_logger
 from dab.engine.loop import Interrupted, Loop, NonFinite, Stop
 from dab.engine.progress import open_progress
 from dab.engine.records import provenance, read_metrics, write_json
 from dab.engine.run import Run, RunBusy
+from dab.keys import key
 from dab.strip import strip
 
 FAILED, BAD_CONFIG, BUSY = 1, 2, 3
@@ -123,7 +125,8 @@ def train(run: Run, workers: Workers, stop: Stop) -> None:
 
 def finish(loop: Loop, job: Job, run: Run, workers: Workers, logger: NoLogger) -> dict[str, Any] | None:
     """Look at the test set once, with the weights that were best on validation, and write the record."""
-    final = {f"{split}/{name}": v for split in ("valid", "test") for name, v in loop.measure(split).items()}
+    measured = {split: loop.measure(split, final=True) for split in job.task.final_splits}
+    final = {f"{split}/{name}": value for split, values in measured.items() for name, value in values.items()}
     if not workers.first:
         return None
     save_file({k: v.contiguous() for k, v in strip(job.task.model).state_dict().items()}, run.dir / "model.safetensors")
@@ -152,11 +155,19 @@ def finish(loop: Loop, job: Job, run: Run, workers: Workers, logger: NoLogger) -
         "config": run.config,
     }
     curves = draw_curves(read_metrics(run.dir / "metrics.jsonl"), job.task.select, run.dir / "figures" / "curves.png")
-    logger.image("curves", curves)
+    for name, path in {"curves": curves, **draw_pictures(job, run.dir / "figures")}.items():
+        logger.image(name, path)
     (run.dir / "best.pt").unlink(missing_ok=True)  # model.safetensors holds these weights
     write_json(run.dir / "result.json", result)
     run.set_status("finished", step=loop.steps, steps=loop.steps)
     return {**final, "samples_per_second": result["samples_per_second"], "seconds": result["seconds"]}
+
+
+@torch.no_grad()
+def draw_pictures(job: Job, folder: Path) -> dict[str, Path]:
+    torch.manual_seed(key("pictures"))
+    pictures = job.task.eval().pictures(job.data.batches("test"))
+    return {name: draw_grid(images, folder / f"{name}.png") for name, images in pictures.items()}
 
 
 def curve(rows: list[dict[str, Any]], metric: str) -> dict[str, list[float]]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import signal
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -17,10 +18,11 @@ from dab.engine import checkpoint
 from dab.engine.build import Job
 from dab.engine.distributed import Workers
 from dab.engine.loggers import NoLogger
+from dab.engine.meter import Meter
 from dab.engine.progress import Lines
 from dab.engine.records import Metrics, better
 from dab.engine.run import Run
-from dab.keys import key
+from dab.keys import key, seed_device
 from dab.tasks.task import Task
 
 ASK_EVERY = 10  # steps between two agreements of several workers on whether to stop
@@ -52,59 +54,28 @@ class Stop:
         self.signal = number
 
 
-class Meter:
-    """Running sums of logged scalars, kept on the device until somebody reads them."""
-
-    def __init__(self) -> None:
-        self.names: list[str] = []
-        self.total: Tensor | None = None
-        self.count = 0
-
-    def add(self, logs: dict[str, Tensor]) -> None:
-        values = torch.stack(list(logs.values()))
-        self.names = list(logs)
-        self.total = values if self.total is None else self.total + values
-        self.count += 1
-
-    def read(self, workers: Workers) -> dict[str, float]:
-        """Means since the last reading, over all workers. This waits for the device."""
-        if self.total is None:
-            return {}
-        means = (workers.sum(self.total.double()) / (self.count * workers.world)).tolist()
-        self.total, self.count = None, 0
-        return dict(zip(self.names, means))
-
-    def state(self, workers: Workers) -> dict[str, Any]:
-        """What was added since the last reading, of every worker."""
-        totals = [] if self.total is None else workers.gather(self.total)
-        return {"names": self.names, "totals": totals, "count": self.count}
-
-    def restore(self, state: dict[str, Any], workers: Workers) -> None:
-        self.names, totals, self.count = state["names"], state["totals"], state["count"]
-        if totals:  # a run resumed with another number of workers only keeps the mean
-            same_world = len(totals) == workers.world
-            self.total = totals[workers.rank] if same_world else torch.stack(totals).mean(dim=0)
-
-
 @torch.no_grad()
-def evaluate(task: Task, batches: Iterable[Any], workers: Workers, stop: Stop) -> dict[str, float]:
-    """Means of `task.measure` over all samples and workers; Interrupted if any worker was asked to stop."""
+def evaluate(
+    task: Task, measure: Callable[[Any], dict[str, Tensor]], batches: Iterable[Any], workers: Workers, stop: Stop
+) -> dict[str, float]:
+    """Means of `measure` over all samples and workers, summed up by the task; Interrupted if any was asked to stop."""
     task.eval()
     totals: dict[str, Tensor] = {}
     count = 0
     for batch in batches:
         if stop.signal:
             break
-        for name, values in task.measure(batch).items():
-            total = values.double().sum()
+        for name, values in measure(batch).items():
+            total = values.double().sum(0)
             totals[name] = totals[name] + total if name in totals else total
         count += len(values)
     task.train()
     if workers.any(bool(stop.signal)):
         raise Interrupted
-    sums = torch.stack([*totals.values(), torch.tensor(count, dtype=torch.float64, device=workers.device)])
-    *means, _ = (sums := workers.sum(sums)).div(sums[-1]).tolist()
-    return dict(zip(totals, means))
+    flat = [*(total.flatten() for total in totals.values()), torch.tensor([count], device=workers.device)]
+    sums = workers.sum(torch.cat(flat)).cpu()
+    parts = sums.div(sums[-1]).split([total.numel() for total in totals.values()] + [1])
+    return task.summary({name: part.view(total.shape) for (name, total), part in zip(totals.items(), parts)})
 
 
 class Loop:
@@ -155,7 +126,7 @@ class Loop:
         for module in self.paced:
             module.set_progress(done)  # type: ignore[operator]
         # Whatever draws random numbers in this step depends on the step alone, so a checkpoint needs no RNG state.
-        torch.manual_seed(key("step", self.seed, self.step, self.workers.rank))
+        seed_device(key("step", self.seed, self.step, self.workers.rank), self.workers.device)
         batch = self.job.data.batch(self.step)
         with self._autocast():
             loss, logs = forward(batch)
@@ -240,7 +211,7 @@ class Loop:
                 self._save()
                 raise
             self.pending_evaluation = False
-            self._record({f"valid/{k}": v for k, v in values.items()})
+            self._record({**{f"valid/{k}": v for k, v in values.items()}, **self._diagnose()})
             value = values[self.job.task.select]
             if better(value, self.best["value"], self.job.task.larger_is_better):
                 self.best = {"value": value, "step": self.step}
@@ -248,9 +219,20 @@ class Loop:
                     state = self.job.task.state_dict()
                     checkpoint.replace(self.run.dir / "best.pt", lambda path: torch.save(state, path))
 
-    def measure(self, split: str) -> dict[str, float]:
+    def measure(self, split: str, final: bool = False) -> dict[str, float]:
         torch.manual_seed(key("evaluate", split, self.workers.rank))
-        return evaluate(self.job.task, self.job.data.batches(split), self.workers, self.stop)
+        task = self.job.task
+        measure = partial(task.measure_final, split=split) if final else task.measure
+        return evaluate(task, measure, self.job.data.batches(split), self.workers, self.stop)
+
+    def _diagnose(self) -> dict[str, float]:
+        """What the task has to say about training, on the batch of the next step. Keyed, so that nothing moves."""
+        torch.manual_seed(key("diagnose", self.seed, self.step, self.workers.rank))
+        logs = self.job.task.diagnose(self.job.data.batch(self.step))
+        if not logs:
+            return {}
+        means = self.workers.sum(torch.stack(list(logs.values())).double()) / self.workers.world
+        return dict(zip((f"train/{name}" for name in logs), means.tolist()))
 
     def _save(self) -> None:
         with self._pause():

@@ -19,7 +19,7 @@ from dab.engine.records import read_json, write_json
 SCHEMA_VERSION = 1
 
 # What a run's numbers do not depend on: where it runs, how it is logged, where it is kept.
-_TRAINER_ELSEWHERE = ("device", "devices", "threads", "log_every", "save_every", "eval_batch_size")
+_TRAINER_ELSEWHERE = ("device", "devices", "threads", "log_every", "save_every")
 _ELSEWHERE = ("paths", "logger", "dry_run", "force", "budget")
 
 

@@ -88,4 +88,5 @@ class Rebar(ObjectiveEstimator):
         return torch.stack([(p * g).sum() for p, g in zip(trained, gradients)]).sum()
 
     def extra_repr(self) -> str:
-        return f"temperature={self.log_temperature.exp():g}, eta={self.eta:g}, learn={bool(self.trained())}"
+        temperature, eta = self.log_temperature.exp().item(), self.eta.item()
+        return f"temperature={temperature:g}, eta={eta:g}, learn={bool(self.trained())}"

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from torch import Tensor, nn
@@ -11,6 +11,7 @@ class Task(nn.Module):
 
     select: str
     larger_is_better = True
+    final_splits: tuple[str, ...] = ("valid", "test")
 
     def __init__(self, model: nn.Module):
         super().__init__()
@@ -24,6 +25,21 @@ class Task(nn.Module):
 
     def measure(self, batch: Any) -> dict[str, Tensor]:
         raise NotImplementedError
+
+    def measure_final(self, batch: Any, split: str) -> dict[str, Tensor]:
+        return self.measure(batch)
+
+    def summary(self, means: dict[str, Tensor]) -> dict[str, float]:
+        return {name: float(mean) for name, mean in means.items()}
+
+    def prepare(self, data: Any) -> None:
+        pass
+
+    def diagnose(self, batch: Any) -> dict[str, Tensor]:
+        return {}
+
+    def pictures(self, batches: Iterable[Any]) -> dict[str, Tensor]:
+        return {}
 
     def predict(self, words: Sequence[str]) -> str:
         raise NotImplementedError(f"{type(self).__name__} cannot predict from the command line")

@@ -1,0 +1,161 @@
+"""Density estimation: a lower bound on log p(x), trained through discrete latents by whichever estimator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from dab.bridge import Bridge
+from dab.choice import one_of
+from dab.estimators.lift import Lift
+from dab.estimators.probe import gradient_statistics
+from dab.metrics.density import active_units, bernoulli_kl, importance_bounds, kl_of_probability, log_bernoulli
+from dab.models.vae_mlp import VAEMLP
+from dab.precision import working_dtype
+from dab.tasks.task import Task
+
+ROWS = 4096  # rows decoded at once for an importance bound
+SHOWN = 100  # images on a grid
+
+
+class DensityTask(Task):
+    """Minimises -ELBO from one sample: -log p(x | b) + KL[q(b | x) || p(b)] + the estimator's penalty.
+
+    The KL is analytic, from the logits that the latents are drawn from. Metrics, in nats:
+
+        elbo              the single-sample bound; selects the weights
+        reconstruction    -log p(x | b)
+        kl                elbo = -(reconstruction + kl)
+        active_units      latents whose posterior mean varies over the split
+        iwae_K            the K-sample importance bound; only at the end of a run
+        gradient_variance of the estimate for the logits of one image, summed over the latents; while training
+
+    kl              encoder, or bridge: as the paper prints it, the KL of the approximator's output taken for a
+                    probability. That is no bound on log p(x): it is reported as paper_bound, and its distance to the
+                    true one as paper_bound_excess; elbo is the true one all the same
+    iwae_samples    the Ks
+    iwae_splits     the splits it is computed for: a second a thousand images, roughly
+    variance_draws  draws for the gradient variance, at every evaluation; 0: not measured
+    """
+
+    select = "elbo"
+    final_splits = ("train", "valid", "test")
+    model: VAEMLP
+
+    def __init__(
+        self,
+        model: VAEMLP,
+        kl: Literal["encoder", "bridge"] = "encoder",
+        iwae_samples: Sequence[int] = (100,),
+        iwae_splits: Sequence[str] = ("test",),
+        variance_draws: int = 10,
+    ):
+        super().__init__(model)
+        if not isinstance(model, VAEMLP):
+            raise ValueError(f"density estimation needs model=vae_mlp, given {type(model).__name__}")
+        if any(k < 1 for k in iwae_samples) or variance_draws < 0 or variance_draws == 1:
+            raise ValueError(
+                f"iwae_samples must be >= 1 and variance_draws 0 or >= 2, given {iwae_samples} and {variance_draws}"
+            )
+        self.kl = one_of("kl", kl, ("encoder", "bridge"))
+        if kl == "bridge":
+            self._approximator()  # complain now
+        self.iwae_samples, self.variance_draws = tuple(iwae_samples), variance_draws
+        self.iwae_splits = [one_of("iwae_splits", split, self.final_splits) for split in iwae_splits]
+
+    def prepare(self, data: Any) -> None:
+        self.model.set_mean(data.mean)
+
+    def loss(self, batch: tuple[Tensor, ...]) -> tuple[Tensor, dict[str, Tensor]]:
+        (x,) = batch
+        assert self.model.estimator is not None, "this model was stripped for inference"
+        logits = self.model.encode(x)
+        value, logs = self.model.estimator(logits, self._objective(x))
+        kl = (self._kl(logits) if self.kl == "encoder" else self._bridge_kl(logits)).mean()
+        loss, reconstruction = value + kl, logs.pop("objective")
+        bound = {"task_loss": reconstruction + kl.detach(), "reconstruction": reconstruction, "kl": kl.detach()}
+        return loss, {"loss": loss.detach(), **bound, **logs}
+
+    def _objective(self, x: Tensor) -> Callable[[Tensor], Tensor]:
+        """b [B, D] → -log p(x | b) [B]"""
+        pixels = x.flatten(1)
+        return lambda b: -log_bernoulli(pixels, _full(self.model.decode(b)))
+
+    def _kl(self, logits: Tensor) -> Tensor:
+        return bernoulli_kl(_full(logits), self.model.prior)
+
+    def _bridge_kl(self, logits: Tensor) -> Tensor:
+        p = self._approximator()(_full(logits)).clamp(1e-6, 1 - 1e-6)
+        return kl_of_probability(p, p.logit(), self.model.prior)
+
+    def _approximator(self) -> Callable[[Tensor], Tensor]:
+        layer = self.model.estimator.layer if isinstance(self.model.estimator, Lift) else None
+        if not isinstance(layer, Bridge) or layer.approximator is None:
+            raise ValueError("kl=bridge takes the output of a bridge's approximator: use it with estimator=bridge")
+        return layer.approximator
+
+    def measure(self, batch: tuple[Tensor, ...]) -> dict[str, Tensor]:
+        (x,) = batch
+        logits = _full(self.model.encode(x))
+        reconstruction, kl = self._objective(x)(self.model.draw(logits)), self._kl(logits)
+        values = {"elbo": -(reconstruction + kl), "reconstruction": reconstruction, "kl": kl}
+        if self.kl == "bridge":
+            excess = kl - self._bridge_kl(logits)
+            values |= {"paper_bound": values["elbo"] + excess, "paper_bound_excess": excess}
+        mean = torch.sigmoid(logits).double()
+        return {**values, "posterior": mean, "posterior_square": mean.square()}
+
+    def measure_final(self, batch: tuple[Tensor, ...], split: str) -> dict[str, Tensor]:
+        values = self.measure(batch)
+        return {**values, **self._importance(batch[0])} if split in self.iwae_splits else values
+
+    def _importance(self, x: Tensor) -> dict[str, Tensor]:
+        logits, pixels = _full(self.model.encode(x)), x.flatten(1)
+
+        def log_weights(count: int) -> Tensor:
+            b = self.model.draw(logits.expand(count, -1, -1))  # [count, B, D]
+            likelihood = log_bernoulli(pixels, _full(self.model.decode(b)))
+            return likelihood + log_bernoulli(b, self.model.prior) - log_bernoulli(b, logits)
+
+        bounds = importance_bounds(log_weights, self.iwae_samples, at_once=max(1, ROWS // len(x)))
+        return {f"iwae_{count}": bound for count, bound in bounds.items()}
+
+    def summary(self, means: dict[str, Tensor]) -> dict[str, float]:
+        units = active_units(means.pop("posterior"), means.pop("posterior_square"))
+        return {**super().summary(means), "active_units": units}
+
+    def diagnose(self, batch: tuple[Tensor, ...]) -> dict[str, Tensor]:
+        """The variance of the estimate, over fresh draws for one batch. No gradient is left anywhere."""
+        if not self.variance_draws:
+            return {}
+        (x,) = batch
+        assert self.model.estimator is not None
+        logits = self.model.encode(x).detach().requires_grad_()
+        found = gradient_statistics(self.model.estimator, logits, self._objective(x), self.variance_draws)
+        # Of the batch mean: an image's own gradient is B times as large, and there are B of them to average.
+        return {"gradient_variance": found.variance.sum() * len(x)}
+
+    def pictures(self, batches: Iterable[tuple[Tensor, ...]]) -> dict[str, Tensor]:
+        """Samples from the prior; images over their reconstructions, row by row of ten."""
+        x = torch.cat([x for (x,) in batches])
+        x = x[torch.linspace(0, len(x) - 1, SHOWN // 2).long()]  # from all over the split, which may be ordered
+        height, width = x.shape[-2:]
+        rows = torch.stack([x, torch.sigmoid(self.model(x)[0])], 1)  # [N, 2, 1, H, W]
+        pairs = [rows[i : i + 10].transpose(0, 1) for i in range(0, len(rows), 10)]
+        images = {"samples": self.model.samples(SHOWN), "reconstructions": torch.cat([p.flatten(0, 1) for p in pairs])}
+        return {name: image.reshape(-1, height, width) for name, image in images.items()}
+
+    def predict(self, words: Sequence[str]) -> str:
+        if len(words) != 1 or not words[0].isdigit():
+            raise ValueError(f"give one number, how many samples to draw; got {' '.join(words)!r}")
+        images = self.model.samples(int(words[0])).flatten(0, -3)  # [N, H, W]
+        return "\n\n".join(
+            "\n".join("".join(" .+#"[int(3.99 * p)] * 2 for p in row) for row in image) for image in images
+        )
+
+
+def _full(logits: Tensor) -> Tensor:
+    return logits.to(working_dtype(logits))  # hundreds of terms are summed: not in bfloat16
