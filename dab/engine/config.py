@@ -236,7 +236,7 @@ def _groups() -> list[str]:
 
 
 def _allowed(given: str, options: Sequence[str]) -> str:
-    close = difflib.get_close_matches(given, options, n=1)
+    close = difflib.get_close_matches(given, options, n=1, cutoff=0.5)
     hint = f"did you mean {close[0]}? " if close else ""
     return f"{hint}allowed: {', '.join(sorted(set(options)))}"
 
