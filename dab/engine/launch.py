@@ -194,7 +194,7 @@ def closing(run: Run) -> str:
         f"{numbers}\n"
         f"  best {result['best']['metric']} at step {result['best']['step']:,}\n"
         f"Files   {run.dir}/ (result.json, metrics.jsonl, model.safetensors, figures/curves.png)\n"
-        f"Try     python -m dab.predict {run.dir} ...\n"
+        f"Try     python -m dab.predict {run.dir} INPUT...     (a sorter: the numbers to sort)\n"
         f"        python train.py -m seed=0,1,2        python train.py --help"
     )
 
