@@ -188,7 +188,7 @@ def test_copies_and_pickles(build) -> None:
         (lambda: conv(TopK(2), (2, 3, 4)), r"\[2, 3, 4\] into \[2, 7, 2\]"),
         (lambda: conv(Signum(), (6,)), r"\[C, H, W\]"),
         (lambda: conv(Signum(), (2, 3, 3), kernel=2), "odd"),
-        (lambda: dense(Signum(), (6,), activation="swish"), "tanh, relu, elu, gelu, identity"),
+        (lambda: dense(Signum(), (6,), activation="swish"), "tanh, relu, elu, gelu, leaky_relu, identity"),
     ],
 )
 def test_impossible_requests_say_why(call, says: str) -> None:
