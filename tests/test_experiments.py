@@ -173,6 +173,7 @@ def test_every_committed_record_belongs_to_a_cell_and_is_a_finished_run() -> Non
             record = json.loads(path.read_text())
             assert record["scale"] == "cpu" and record["metrics"] and record["curve"]
             assert path.stat().st_size < 100_000
+            assert record["config"]["paths"]["runs"] == "runs" and "/tmp" not in path.read_text()
 
 
 def test_status_from_the_command_line() -> None:
