@@ -151,8 +151,8 @@ INTRODUCTION = (
     "All-or-none accuracy in percent on 100,000 unseen sequences, mean ± standard deviation (seeds). Every row of "
     "T = 5 and 10 gets the same 10,000 iterations of batch 128, unless its line says otherwise; rows marked *long* get "
     "about the time a pointer row takes. The pointer rows are smaller than their papers' (128 hidden units). Times are "
-    "of one thread on a machine whose other load changed from run to run: they say how long a run took there, and do not "
-    "order the rows; `make bench` has the cost of a step.\n"
+    "of one thread on a machine whose other load changed from run to run: they say how long a run took there, and do "
+    "not order the rows; `make bench` has the cost of a step.\n"
 )
 HEADER = ("row", "paper", "ours", "verdict", "scale", "samples", "time", "command")
 
