@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from experiments.statistics import Sample
-from experiments.study import ROOT, Cell, Record, Records
+from experiments.study import ROOT, Cell, Record, Records, training_time
 from experiments.tables import duration
 
 LINE = re.compile(r"^# Expect \(generated\): .*\n", flags=re.MULTILINE)
@@ -31,7 +31,7 @@ def _line(by_column: dict[str, list[Record]]) -> str:
     for column, records in by_column.items():
         metric = records[0]["best"]["metric"].replace("valid/", "test/")
         values = Sample(tuple(record["metrics"][metric] for record in records))
-        seconds = sum(record["seconds"] for record in records) / len(records)
+        seconds = sum(map(training_time, records)) / len(records)
         parts.append(f"{column or 'as it is'}: {metric} {values.text(4)} in {duration(seconds)}")
     return f"# Expect (generated): {'; '.join(parts)}.\n"
 

@@ -75,6 +75,11 @@ class Records:
         return [record for record in found if record is not None]
 
 
+def training_time(record: Record) -> float:
+    """Processor seconds of training where the record has them, otherwise the run's seconds by the clock."""
+    return record.get("cpu_seconds", record["seconds"])
+
+
 def records_of(study: Study, scale: str) -> Records:
     """Campaigns are kept in results/; smoke runs are not worth keeping."""
     return Records((RUNS / "smoke-results" if scale == "smoke" else ROOT / "results") / study.name / scale)

@@ -75,7 +75,7 @@ def stopped_and_continued(made, monkeypatch) -> None:
 
 
 def comparable(run: Run) -> tuple:
-    times = ("seconds", "train/samples_per_second")
+    times = ("seconds", "train_seconds", "cpu_seconds", "train/samples_per_second")
     rows = read_metrics(run.dir / "metrics.jsonl")
     return run.result["metrics"], [{k: v for k, v in row.items() if k not in times} for row in rows]
 

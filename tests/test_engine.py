@@ -30,7 +30,7 @@ LONG = [
     "data.valid_size=2000",
     "data.test_size=2000",
 ]
-TIMES = ("seconds", "train/samples_per_second")
+TIMES = ("seconds", "train_seconds", "cpu_seconds", "train/samples_per_second")
 
 
 def weights(run_dir: Path) -> dict[str, torch.Tensor]:

@@ -130,6 +130,7 @@ def finish(loop: Loop, job: Job, run: Run, workers: Workers, logger: NoLogger) -
     if not workers.first:
         return None
     save_file({k: v.contiguous() for k, v in strip(job.task.model).state_dict().items()}, run.dir / "model.safetensors")
+    spent, samples = loop.watch.read(), loop.steps * run.config["trainer"]["batch_size"]
     result = {
         "name": run.config["name"],
         "hash": run.hash,
@@ -138,12 +139,10 @@ def finish(loop: Loop, job: Job, run: Run, workers: Workers, logger: NoLogger) -
         "metrics": final,
         "best": {"metric": f"valid/{job.task.select}", **loop.best},
         "steps": loop.steps,
-        "samples": loop.steps * run.config["trainer"]["batch_size"],
+        "samples": samples,
         "seconds": round(loop._elapsed(), 3),
-        "train_seconds": round(loop.train_seconds, 3),
-        "samples_per_second": round(
-            loop.steps * run.config["trainer"]["batch_size"] / max(loop.train_seconds, 1e-9), 1
-        ),
+        **spent,
+        "samples_per_second": round(samples / max(spent["train_seconds"], 1e-9), 1),
         "parameters": count_parameters(job),
         "input_shape": list(job.data.input_shape),
         "curve": curve(read_metrics(run.dir / "metrics.jsonl"), f"valid/{job.task.select}"),
@@ -171,9 +170,9 @@ def draw_pictures(job: Job, folder: Path) -> dict[str, Path]:
 
 
 def curve(rows: list[dict[str, Any]], metric: str) -> dict[str, list[float]]:
-    """How the selecting metric rose: step, seconds and value of every evaluation."""
+    """Every evaluation while training, column by column: step, times, and what was measured."""
     chosen = [row for row in rows if metric in row]
-    return {name: [row[name] for row in chosen] for name in ("step", "seconds", metric)}
+    return {name: [row[name] for row in chosen] for name in chosen[0]} if chosen else {}
 
 
 def count_parameters(job: Job) -> dict[str, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -22,6 +22,7 @@ from dab.engine.meter import Meter
 from dab.engine.progress import Lines
 from dab.engine.records import Metrics, better
 from dab.engine.run import Run
+from dab.engine.stopwatch import Stopwatch
 from dab.keys import key, seed_device
 from dab.tasks.task import Task
 
@@ -87,7 +88,7 @@ class Loop:
         self.options = run.config["trainer"]
         self.seed, self.steps = run.config["seed"], self.options["steps"]
         self.step, self.seconds, self.pending_evaluation = 0, 0.0, False
-        self.train_seconds = 0.0
+        self.watch = Stopwatch()
         self.best: dict[str, Any] = {"value": None, "step": 0}
         self.meter = Meter()
         self.paced = [m for m in job.task.modules() if hasattr(m, "set_progress")]
@@ -99,14 +100,16 @@ class Loop:
     def fit(self) -> None:
         """Train to the last step; then the best weights are in the task."""
         self._resume()
-        self._clock = self._window = time.perf_counter()
-        self._window_step, self._paused = self.step, 0.0
+        self._clock = time.perf_counter()
+        self.watch.start()
+        self._window, self._window_step = self.watch.read()["train_seconds"], self.step
         forward = self._wrapped()
         if self.pending_evaluation:
             self._evaluate()
         while self.step < self.steps:
             self._train_step(forward)
             self._after_step()
+        self.watch.stop()
         if self.metrics:
             self.metrics.close()
         self._load_best()
@@ -170,11 +173,9 @@ class Loop:
     def _log(self) -> None:
         means = self.meter.read(self.workers)
         self._check_finite()
-        now = time.perf_counter()
-        spent = now - self._window - self._paused
-        self.train_seconds += spent
-        rate = (self.step - self._window_step) * self.options["batch_size"] / max(spent, 1e-9)
-        self._window, self._window_step, self._paused = now, self.step, 0.0
+        now = self.watch.read()["train_seconds"]
+        rate = (self.step - self._window_step) * self.options["batch_size"] / max(now - self._window, 1e-9)
+        self._window, self._window_step = now, self.step
         lr = self.job.optimizer.param_groups[0]["lr"]
         self._record({**{f"train/{k}": v for k, v in means.items()}, "train/lr": lr, "train/samples_per_second": rate})
 
@@ -195,15 +196,8 @@ class Loop:
     def _elapsed(self) -> float:
         return self.seconds + time.perf_counter() - self._clock
 
-    @contextlib.contextmanager
-    def _pause(self) -> Iterator[None]:
-        """Time that does not count as training."""
-        start = time.perf_counter()
-        yield
-        self._paused += time.perf_counter() - start
-
     def _evaluate(self) -> None:
-        with self._pause():
+        with self.watch.paused():
             try:
                 values = self.measure("valid")
             except Interrupted:
@@ -211,7 +205,7 @@ class Loop:
                 self._save()
                 raise
             self.pending_evaluation = False
-            self._record({**{f"valid/{k}": v for k, v in values.items()}, **self._diagnose()})
+            self._record({**{f"valid/{k}": v for k, v in values.items()}, **self._diagnose(), **self.watch.read()})
             value = values[self.job.task.select]
             if better(value, self.best["value"], self.job.task.larger_is_better):
                 self.best = {"value": value, "step": self.step}
@@ -235,7 +229,7 @@ class Loop:
         return dict(zip((f"train/{name}" for name in logs), means.tolist()))
 
     def _save(self) -> None:
-        with self._pause():
+        with self.watch.paused():
             self._check_finite()
             self.workers.check_equal(self.job.task)
             state = self._state()
@@ -252,7 +246,7 @@ class Loop:
             "best": self.best,
             "meter": self.meter.state(self.workers),
             "seconds": self._elapsed(),
-            "train_seconds": self.train_seconds,
+            "watch": self.watch.read(),
             "pending_evaluation": self.pending_evaluation,
         }
 
@@ -263,7 +257,7 @@ class Loop:
             self.job.optimizer.load_state_dict(state["optimizer"])
             self.meter.restore(state["meter"], self.workers)
             self.step, self.seconds, self.best = state["step"], state["seconds"], state["best"]
-            self.train_seconds, self.pending_evaluation = state["train_seconds"], state["pending_evaluation"]
+            self.pending_evaluation, self.watch = state["pending_evaluation"], Stopwatch(**state["watch"])
         if self.workers.first:
             path = self.run.dir / "metrics.jsonl"
             self.metrics = Metrics(path, self.step, keep_evaluation=not self.pending_evaluation)

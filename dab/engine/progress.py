@@ -70,7 +70,7 @@ def open_progress(steps: int, first: bool) -> Lines:
 
 
 def _text(row: dict[str, Any]) -> str:
-    hidden = ("step", "seconds", "train/lr")
+    hidden = ("step", "seconds", "train_seconds", "cpu_seconds", "train/lr")
     return "  ".join(
         f"{name.removeprefix('train/')} {_number(value)}" for name, value in row.items() if name not in hidden
     )
