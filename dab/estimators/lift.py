@@ -22,6 +22,11 @@ class Lift(nn.Module):
         return []
 
     def forward(self, logits: Tensor, objective: Objective) -> tuple[Tensor, Logs]:
+        each, logs = self.each(logits, objective)
+        return each.mean(), logs
+
+    def each(self, logits: Tensor, objective: Objective) -> tuple[Tensor, Logs]:
+        """The loss of every sample, [B]. It may stand inside another objective: latents above latents."""
         y, penalty = self.layer(logits)
-        value, penalty = per_sample(objective(y), logits.shape[0]).mean(), penalty.mean()
-        return value + penalty, {"objective": value.detach(), "penalty": penalty.detach()}
+        value = per_sample(objective(y), logits.shape[0])
+        return value + penalty, {"objective": value.detach().mean(), "penalty": penalty.detach().mean()}

@@ -46,6 +46,11 @@ class ObjectiveEstimator(nn.Module):
         return list(self.parameters())
 
     def forward(self, logits: Tensor, objective: Objective) -> tuple[Tensor, Logs]:
+        each, logs = self.each(logits, objective)
+        return each.mean(), logs
+
+    def each(self, logits: Tensor, objective: Objective) -> tuple[Tensor, Logs]:
+        """The loss of every sample, [B]. It may stand inside another objective: latents above latents."""
         check_logits(logits, self.categorical)
 
         def cost(sample: Tensor) -> Tensor:
@@ -53,17 +58,17 @@ class ObjectiveEstimator(nn.Module):
 
         x = logits.detach().to(working_dtype(logits))
         if not (self.training and torch.is_grad_enabled()):
-            loss = cost(self.family.sample(x)).mean()
-            return loss, {"objective": loss.detach()}
+            value = cost(self.family.sample(x))
+            return value, {"objective": value.detach().mean()}
         e = self.estimate(x, cost)
-        loss = e.value.mean()
-        logs = {"objective": loss.detach(), **{name: value.detach() for name, value in e.logs.items()}}
-        return value_with_gradient(loss.detach(), gradient_of=loss + self.deposit(logits, e)), logs
+        value = e.value.detach()
+        logs = {"objective": value.mean(), **{name: log.detach() for name, log in e.logs.items()}}
+        return value_with_gradient(value, gradient_of=e.value + self.deposit(logits, e)), logs
 
     def deposit(self, logits: Tensor, e: Estimate) -> Tensor:
-        """A scalar whose value means nothing and whose gradient is the estimate, averaged over the batch."""
-        into_logits = (logits.to(e.gradient.dtype) * e.gradient.detach()).sum() / logits.shape[0]
-        return into_logits if e.control is None else into_logits + e.control
+        """[B], whose value means nothing and whose gradient is the estimate, sample by sample."""
+        into_logits = (logits.to(e.gradient.dtype) * e.gradient.detach()).flatten(1).sum(1)
+        return into_logits if e.control is None else into_logits + e.control  # the mean of equals is one of them
 
 
 def per_sample(value: Tensor, batch: int) -> Tensor:

@@ -32,6 +32,11 @@ def kl_of_probability(p: Tensor, logits: Tensor, prior: Tensor) -> Tensor:
     return (p * (logits - prior) - F.softplus(logits) + F.softplus(prior)).sum(-1)
 
 
+def bernoulli_entropy(logits: Tensor) -> Tensor:
+    """Of Bern(sigmoid(logits)).  [..., D] → [...]"""
+    return (F.softplus(logits) - torch.sigmoid(logits) * logits).sum(-1)
+
+
 def importance_bounds(
     log_weights: Callable[[int], Tensor], counts: Sequence[int], at_once: int = 1
 ) -> dict[int, Tensor]:

@@ -1,7 +1,8 @@
-"""A variational autoencoder with one layer of Bernoulli latents between two dense networks."""
+"""A variational autoencoder with Bernoulli latents between two dense networks, one layer of them or more."""
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 
@@ -30,6 +31,8 @@ class VAEMLP(nn.Module):
     centred         the encoder sees x minus the mean of the training set
     mean_bias       the output bias starts at the logit of that mean instead of at random
     learned_prior   one logit a latent is learned; otherwise the prior is a half
+    layers          of latents. Above the first stands another such model, `above`: of the latents below it instead of
+                    images, with nets of the same hidden sizes and an estimator of its own. It takes the prior's place
     """
 
     takes_objective = True  # what the engine asks before it puts an objective estimator into a model
@@ -48,18 +51,26 @@ class VAEMLP(nn.Module):
         centred: bool = False,
         mean_bias: bool = False,
         learned_prior: bool = False,
+        layers: int = 1,
     ):
         super().__init__()
+        if layers < 1:
+            raise ValueError(f"layers must be >= 1, given {layers}")
         self.input_shape, pixels = tuple(input_shape), math.prod(input_shape)
         self.latents, self.signed, self.centred, self.mean_bias = latents, signed, centred, mean_bias
         self.encoder = stack((pixels, *encoder, latents), activation)
         self.estimator: nn.Module | None = objective_form(estimator)
         self.decoder = stack((latents, *decoder, pixels), activation)
         self.register_buffer("mean", torch.zeros(pixels))
-        if learned_prior:
+        self.above: VAEMLP | None = None
+        if layers > 1:
+            nets = (latents, encoder, decoder, activation, signed, centred, mean_bias, learned_prior)
+            self.above = VAEMLP(copy.deepcopy(estimator), (latents,), *nets, layers=layers - 1)
+            self.above.set_mean(torch.full((latents,), 0.5))
+        elif learned_prior:
             self.prior = nn.Parameter(torch.zeros(latents))
         else:
-            self.register_buffer("prior", torch.zeros(latents))
+            self.register_buffer("prior", torch.zeros(latents))  # logits
 
     @staticmethod
     def code_shape(input_shape: tuple[int, ...], latents: int = 200, **_: object) -> tuple[int, ...]:
@@ -77,8 +88,8 @@ class VAEMLP(nn.Module):
             last.bias.copy_(self.mean.clamp(0.001, 0.999).logit())  # a pixel that is always off still has a finite one
 
     def encode(self, x: Tensor) -> Tensor:
-        """[B, *input_shape] → logits [B, latents]"""
-        flat = x.flatten(1)
+        """[..., *input_shape] → logits [..., latents]"""
+        flat = x.flatten(-len(self.input_shape))
         return self.encoder(flat - self.mean if self.centred else flat)
 
     def decode(self, b: Tensor) -> Tensor:
@@ -91,7 +102,7 @@ class VAEMLP(nn.Module):
 
     def samples(self, count: int) -> Tensor:
         """Probabilities of the pixels of `count` latents from the prior.  → [count, *input_shape]"""
-        b = self.draw(self.prior.expand(count, -1))
+        b = self.draw(self.prior.expand(count, -1)) if self.above is None else self.above.samples(count).bernoulli()
         return torch.sigmoid(self.decode(b)).view(count, *self.input_shape)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -101,6 +112,8 @@ class VAEMLP(nn.Module):
     def strip_(self) -> None:
         """Drop the estimator, for inference. See `dab.strip`."""
         self.estimator = None
+        if self.above is not None:
+            self.above.strip_()
 
 
 def objective_form(estimator: nn.Module) -> nn.Module:

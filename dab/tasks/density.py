@@ -12,7 +12,14 @@ from dab.bridge import Bridge
 from dab.choice import one_of
 from dab.estimators.lift import Lift
 from dab.estimators.probe import gradient_statistics
-from dab.metrics.density import active_units, bernoulli_kl, importance_bounds, kl_of_probability, log_bernoulli
+from dab.metrics.density import (
+    active_units,
+    bernoulli_entropy,
+    bernoulli_kl,
+    importance_bounds,
+    kl_of_probability,
+    log_bernoulli,
+)
 from dab.models.vae_mlp import VAEMLP
 from dab.precision import working_dtype
 from dab.tasks.task import Task
@@ -32,6 +39,9 @@ class DensityTask(Task):
         active_units      latents whose posterior mean varies over the split
         iwae_K            the K-sample importance bound; only at the end of a run
         gradient_variance of the estimate for the logits of one image, summed over the latents; while training
+
+    With several layers of latents (model.layers) kl is what all of them cost together, from one sample where there is
+    no analytic one, and active_units are the lowest layer's.
 
     kl              encoder, or bridge: as the paper prints it, the KL of the approximator's output taken for a
                     probability. That is no bound on log p(x): it is reported as paper_bound, and its distance to the
@@ -63,6 +73,8 @@ class DensityTask(Task):
         self.kl = one_of("kl", kl, ("encoder", "bridge"))
         if kl == "bridge":
             self._approximator()  # complain now
+            if model.above is not None:
+                raise ValueError("kl=bridge is the paper's, for one layer of latents: use it with model.layers=1")
         self.iwae_samples, self.variance_draws = tuple(iwae_samples), variance_draws
         self.iwae_splits = [one_of("iwae_splits", split, self.final_splits) for split in iwae_splits]
 
@@ -73,19 +85,11 @@ class DensityTask(Task):
         (x,) = batch
         assert self.model.estimator is not None, "this model was stripped for inference"
         logits = self.model.encode(x)
-        value, logs = self.model.estimator(logits, self._objective(x))
-        kl = (self._kl(logits) if self.kl == "encoder" else self._bridge_kl(logits)).mean()
-        loss, reconstruction = value + kl, logs.pop("objective")
-        bound = {"task_loss": reconstruction + kl.detach(), "reconstruction": reconstruction, "kl": kl.detach()}
-        return loss, {"loss": loss.detach(), **bound, **logs}
-
-    def _objective(self, x: Tensor) -> Callable[[Tensor], Tensor]:
-        """b [B, D] → -log p(x | b) [B]"""
-        pixels = x.flatten(1)
-        return lambda b: -log_bernoulli(pixels, _full(self.model.decode(b)))
-
-    def _kl(self, logits: Tensor) -> Tensor:
-        return bernoulli_kl(_full(logits), self.model.prior)
+        value, logs = self.model.estimator(logits, cost(self.model, x))
+        kl = (latent_cost(self.model, logits) if self.kl == "encoder" else self._bridge_kl(logits)).mean()
+        loss, objective = value + kl, logs.pop("objective")
+        parts = {"reconstruction": objective, "kl": kl.detach()} if self.model.above is None else {}
+        return loss, {"loss": loss.detach(), "task_loss": objective + kl.detach(), **parts, **logs}
 
     def _bridge_kl(self, logits: Tensor) -> Tensor:
         p = self._approximator()(_full(logits)).clamp(1e-6, 1 - 1e-6)
@@ -100,7 +104,7 @@ class DensityTask(Task):
     def measure(self, batch: tuple[Tensor, ...]) -> dict[str, Tensor]:
         (x,) = batch
         logits = _full(self.model.encode(x))
-        reconstruction, kl = self._objective(x)(self.model.draw(logits)), self._kl(logits)
+        reconstruction, kl = one_sample(self.model, x, logits)
         values = {"elbo": -(reconstruction + kl), "reconstruction": reconstruction, "kl": kl}
         if self.kl == "bridge":
             excess = kl - self._bridge_kl(logits)
@@ -113,12 +117,10 @@ class DensityTask(Task):
         return {**values, **self._importance(batch[0])} if split in self.iwae_splits else values
 
     def _importance(self, x: Tensor) -> dict[str, Tensor]:
-        logits, pixels = _full(self.model.encode(x)), x.flatten(1)
+        logits = _full(self.model.encode(x))
 
         def log_weights(count: int) -> Tensor:
-            b = self.model.draw(logits.expand(count, -1, -1))  # [count, B, D]
-            likelihood = log_bernoulli(pixels, _full(self.model.decode(b)))
-            return likelihood + log_bernoulli(b, self.model.prior) - log_bernoulli(b, logits)
+            return log_weight(self.model, x, logits.expand(count, -1, -1))
 
         bounds = importance_bounds(log_weights, self.iwae_samples, at_once=max(1, ROWS // len(x)))
         return {f"iwae_{count}": bound for count, bound in bounds.items()}
@@ -134,7 +136,7 @@ class DensityTask(Task):
         (x,) = batch
         assert self.model.estimator is not None
         logits = self.model.encode(x).detach().requires_grad_()
-        found = gradient_statistics(self.model.estimator, logits, self._objective(x), self.variance_draws)
+        found = gradient_statistics(self.model.estimator, logits, cost(self.model, x), self.variance_draws)
         # Of the batch mean: an image's own gradient is B times as large, and there are B of them to average.
         return {"gradient_variance": found.variance.sum() * len(x)}
 
@@ -155,6 +157,48 @@ class DensityTask(Task):
         return "\n\n".join(
             "\n".join("".join(" .+#"[int(3.99 * p)] * 2 for p in row) for row in image) for image in images
         )
+
+
+def cost(model: VAEMLP, x: Tensor) -> Callable[[Tensor], Tensor]:
+    """b [B, D] → what is left to pay once b is drawn: -log p(x | b), and a bound on -log p(b) from the layers above."""
+
+    def of(b: Tensor) -> Tensor:
+        value = -_log_likelihood(model, x, b)
+        return value if model.above is None else value + bound(model.above, b)
+
+    return of
+
+
+def bound(model: VAEMLP, x: Tensor) -> Tensor:
+    """A bound on -log p(x) [B], with the gradient estimate of the model's own estimator."""
+    assert model.estimator is not None
+    logits = model.encode(x)
+    return model.estimator.each(logits, cost(model, x))[0] + latent_cost(model, logits)  # type: ignore[operator]
+
+
+def latent_cost(model: VAEMLP, logits: Tensor) -> Tensor:
+    """What q pays before b is drawn: its KL to the prior; below other layers, which price b themselves, -entropy."""
+    return bernoulli_kl(_full(logits), model.prior) if model.above is None else -bernoulli_entropy(_full(logits))
+
+
+def one_sample(model: VAEMLP, x: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
+    """-log p(x | b) and what the latents cost, at one hard sample and without an estimator.  → [B], [B]"""
+    b = model.draw(logits)
+    reconstruction, latents = -_log_likelihood(model, x, b), latent_cost(model, logits)
+    if model.above is not None:
+        latents = latents + sum(one_sample(model.above, b, _full(model.above.encode(b))))
+    return reconstruction, latents
+
+
+def log_weight(model: VAEMLP, x: Tensor, logits: Tensor) -> Tensor:
+    """log p(x, b) - log q(b | x) at one hard sample, over all layers.  logits: [..., D] → [...]"""
+    b, above = model.draw(logits), model.above
+    prior = log_bernoulli(b, model.prior) if above is None else log_weight(above, b, _full(above.encode(b)))
+    return _log_likelihood(model, x, b) + prior - log_bernoulli(b, logits)
+
+
+def _log_likelihood(model: VAEMLP, x: Tensor, b: Tensor) -> Tensor:
+    return log_bernoulli(x.flatten(-len(model.input_shape)), _full(model.decode(b)))
 
 
 def _full(logits: Tensor) -> Tensor:
