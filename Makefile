@@ -9,7 +9,7 @@ JOBS ?= 2
 .DEFAULT_GOAL := help
 SCALE ?= cpu
 
-.PHONY: help install train test test-all lint bench figure-bridge clean reproduce-table-sorting reproduce-figure-ponder status
+.PHONY: help install train test test-all lint bench figure-bridge clean reproduce-table-sorting reproduce-figure-ponder reproduce-table-binarized status
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-24s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,8 +46,12 @@ reproduce-table-sorting: $(READY) ## Run what the sorting study misses, then ren
 reproduce-figure-ponder: $(READY) ## The same for the ponder figure alone
 	$(PY) -m experiments sorting --scale $(SCALE) --jobs $(JOBS) --only signum-rnn-p
 
-status: $(READY) ## What of the sorting study is done, running, failed or missing [SCALE=...]
-	$(PY) -m experiments sorting --scale $(SCALE) --status
+reproduce-table-binarized: $(READY) ## Run what the density study misses, then render its table [SCALE=smoke|cpu|paper JOBS=n]
+	$(PY) -m experiments binarized --scale $(SCALE) --jobs $(JOBS)
+
+STUDY ?= sorting
+status: $(READY) ## What of a study is done, running, failed or missing [STUDY=sorting|binarized SCALE=...]
+	$(PY) -m experiments $(STUDY) --scale $(SCALE) --status
 
 clean: ## Remove the virtual environment and caches; runs/ stays
 	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache *.egg-info build dist

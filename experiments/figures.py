@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
 import matplotlib
 
@@ -23,6 +25,36 @@ def draw_band(axis: Axes, points: Band, label: str) -> None:
     (line,) = axis.plot(xs, means, marker=".", lw=1.3, label=label)
     low, high = ([m + sign * s for m, s in zip(means, spreads)] for sign in (-1, 1))
     axis.fill_between(xs, low, high, color=line.get_color(), alpha=0.2, lw=0)
+
+
+def band(curves: Sequence[Sequence[tuple[float, float]]]) -> Band:
+    """The curves of several seeds as one: at every evaluation the mean x and all the values."""
+    return [(fmean(x for x, _ in at), Sample(tuple(y for _, y in at))) for at in zip(*curves)]
+
+
+def lines_figure(
+    path: Path,
+    series: Mapping[str, Band],
+    xlabel: str,
+    ylabel: str,
+    title: str,
+    levels: Mapping[str, float] = {},
+    **axis: Any,
+) -> bool:
+    """Every series that has points, and horizontal lines at `levels`; False and no file when there is none."""
+    drawn = {label: points for label, points in series.items() if points}
+    if not drawn:
+        return False
+    figure, axes = plt.subplots(figsize=(7.5, 4.2), layout="constrained")
+    for label, points in drawn.items():
+        draw_band(axes, points, label)
+    for number, (label, level) in enumerate(levels.items()):
+        axes.axhline(level, color="0.4", ls=("--", ":", "-.")[number % 3], lw=1, label=label)
+    axes.set(xlabel=xlabel, ylabel=ylabel, title=title, **axis)
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False, fontsize=8)
+    save(figure, path)
+    return True
 
 
 def save(figure: plt.Figure, path: Path) -> Path:

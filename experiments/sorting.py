@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from matplotlib import pyplot as plt
-
-from experiments.figures import draw_band, save
+from experiments.figures import band, lines_figure
 from experiments.statistics import RULE, Printed, Sample, at_least, compare, verdict
-from experiments.study import Cell, Record, Records, Study, training_time
+from experiments.study import Cell, Record, Records, Study, grid, training_time
 from experiments.tables import duration, human, latex, markdown
 
 METRIC = "test/all_or_none"
@@ -113,24 +111,23 @@ def cells(scale: str) -> list[Cell]:
     """In the order they are worth running."""
     if scale == "smoke":
         twice = {row: DENSE[row] for row in LONGER[:2]}  # enough to see a spread
-        return [*_grid({**DENSE, **RECURRENT, **REFERENCE}, (5,), (0,)), *_grid(twice, (5,), (1,)), *_showcase((5,))]
-    dense = list(_grid(DENSE, (10, 5), SEEDS))
-    reference = list(_grid(REFERENCE, LENGTHS, (0,)))
-    long = list(_grid({row: DENSE[row] for row in LONGER}, (10,), SEEDS, LONG, "-long"))
-    wide = list(_grid({row: DENSE[row] for row in AT_15}, (15,), SEEDS, WIDE))
+        rows = {**DENSE, **RECURRENT, **REFERENCE}
+        return [*grid(rows, _lengths((5,)), (0,)), *grid(twice, _lengths((5,)), (1,)), *_showcase((5,))]
     ponder = {row: ["experiment=sorting/signum_lstm", f"model.ponder={p}"] for p, row in PONDER.items()}
-    ordered = [reference, _showcase(LENGTHS[::-1]), dense, _grid(RECURRENT, (5, 10), SEEDS), long, wide]
-    ordered.append(_grid(ponder, (5, 10), SEEDS))
+    ordered = [
+        grid(REFERENCE, _lengths(LENGTHS), (0,)),
+        _showcase(LENGTHS[::-1]),
+        grid(DENSE, _lengths((10, 5)), SEEDS),
+        grid(RECURRENT, _lengths((5, 10)), SEEDS),
+        grid({row: DENSE[row] for row in LONGER}, _lengths((10,), *LONG, suffix="-long"), SEEDS),
+        grid({row: DENSE[row] for row in AT_15}, _lengths((15,), *WIDE), SEEDS),
+        grid(ponder, _lengths((5, 10)), SEEDS),
+    ]
     return list({cell.id: cell for part in ordered for cell in part}.values())  # each cell once, at its first place
 
 
-def _grid(
-    rows: dict[str, list[str]], lengths: Sequence[int], seeds: Sequence[int], more: Sequence[str] = (), suffix: str = ""
-) -> Iterable[Cell]:
-    for seed in seeds:
-        for length in lengths:
-            for row, command in rows.items():
-                yield Cell(row, f"T{length}{suffix}", seed, (*command, f"data.length={length}", *more))
+def _lengths(lengths: Sequence[int], *more: str, suffix: str = "") -> dict[str, list[str]]:
+    return {f"T{length}{suffix}": [f"data.length={length}", *more] for length in lengths}
 
 
 def _showcase(lengths: Sequence[int]) -> list[Cell]:
@@ -138,12 +135,12 @@ def _showcase(lengths: Sequence[int]) -> list[Cell]:
 
 
 def render(records: Records, scale: str, folder: Path) -> str:
-    grid = cells(scale)
-    lengths = [t for t in LENGTHS if any(cell.column == f"T{t}" for cell in grid)]
+    plan = cells(scale)
+    lengths = [t for t in LENGTHS if any(cell.column == f"T{t}" for cell in plan)]
     parts = ["# Sorting\n", INTRODUCTION, RULE + "\n"]
     for length in lengths:
-        parts += [f"\n## T = {length}\n", table(records, grid, scale, length, folder)]
-    parts += [findings(records, grid, lengths), reach(records, grid, lengths), figures(records, grid, folder)]
+        parts += [f"\n## T = {length}\n", table(records, plan, scale, length, folder)]
+    parts += [findings(records, plan, lengths), reach(records, plan, lengths), figures(records, plan, folder)]
     return "\n".join(part for part in parts if part)
 
 
@@ -157,10 +154,10 @@ INTRODUCTION = (
 HEADER = ("row", "paper", "ours", "verdict", "scale", "samples", "time", "command")
 
 
-def table(records: Records, grid: Sequence[Cell], scale: str, length: int, folder: Path) -> str:
+def table(records: Records, plan: Sequence[Cell], scale: str, length: int, folder: Path) -> str:
     rows = [
-        line(records, grid, scale, row, column)
-        for row, column in dict.fromkeys((cell.row, cell.column) for cell in grid)
+        line(records, plan, scale, row, column)
+        for row, column in dict.fromkeys((cell.row, cell.column) for cell in plan)
         if column.removesuffix("-long") == f"T{length}"
     ]
     folder.mkdir(parents=True, exist_ok=True)
@@ -169,14 +166,14 @@ def table(records: Records, grid: Sequence[Cell], scale: str, length: int, folde
     return markdown(HEADER, rows)
 
 
-def line(records: Records, grid: Sequence[Cell], scale: str, row: str, column: str) -> list[str]:
+def line(records: Records, plan: Sequence[Cell], scale: str, row: str, column: str) -> list[str]:
     long = column.endswith("-long")
     length = int(column.removesuffix("-long")[1:])
     printed = PAPER.get((row, length))
     if row == SHOWCASE:
         printed = Printed(BEST_IN_PAPER[length], samples=DEMO_SAMPLES)
-    command = next(cell for cell in grid if (cell.row, cell.column) == (row, column)).overrides
-    found = records.where(grid, row, column)
+    command = next(cell for cell in plan if (cell.row, cell.column) == (row, column)).overrides
+    found = records.where(plan, row, column)
     name, code = row + (" (long)" if long else ""), "`python train.py " + " ".join(command) + "`"
     paper = printed.text() if printed else "–"
     if not found:
@@ -194,11 +191,11 @@ def curve(record: Record) -> list[tuple[float, float, float]]:
     return [(step * batch, seconds, 100 * value) for step, seconds, value in values]
 
 
-def reach(records: Records, grid: Sequence[Cell], lengths: Sequence[int]) -> str:
+def reach(records: Records, plan: Sequence[Cell], lengths: Sequence[int]) -> str:
     """How much the showcase needed to reach the paper's number."""
     lines = []
     for length in lengths:
-        for record in records.where(grid, SHOWCASE, f"T{length}"):
+        for record in records.where(plan, SHOWCASE, f"T{length}"):
             goal, points = BEST_IN_PAPER[length], curve(record)
             samples = at_least([(s, v) for s, _, v in points], goal)
             seconds = at_least([(t, v) for _, t, v in points], goal)
@@ -212,12 +209,12 @@ def reach(records: Records, grid: Sequence[Cell], lengths: Sequence[int]) -> str
     return "\n## What it takes to reach the paper's number\n\n" + "\n".join(lines) + "\n" if lines else ""
 
 
-def findings(records: Records, grid: Sequence[Cell], lengths: Sequence[int]) -> str:
+def findings(records: Records, plan: Sequence[Cell], lengths: Sequence[int]) -> str:
     """The claim "the bridge is why", row against row."""
     lines = []
     for length in lengths:
         for one, two in CLAIMS:
-            samples = [accuracies(records.where(grid, row, f"T{length}")) for row in (one, two)]
+            samples = [accuracies(records.where(plan, row, f"T{length}")) for row in (one, two)]
             if all(samples):
                 lines.append([f"{length}", _name(one), _name(two), compare(Sample(samples[0]), Sample(samples[1]))])
     if not lines:
@@ -234,72 +231,45 @@ def _name(row: str) -> str:
     return "Dense bridge, " + row.removeprefix("– ") if row.startswith("– ") else row
 
 
-def figures(records: Records, grid: Sequence[Cell], folder: Path) -> str:
+def figures(records: Records, plan: Sequence[Cell], folder: Path) -> str:
     drawn = []
-    if ponder_figure(records, grid, folder / "figures/ponder.png"):
+    if ponder_figure(records, plan, folder / "figures/ponder.png"):
         drawn.append("![Accuracy against ponder steps](figures/ponder.png)")
     for kind in ("samples", "seconds"):
-        if curves_figure(records, grid, kind, folder / f"figures/sorting_{kind}.png"):
+        if curves_figure(records, plan, kind, folder / f"figures/sorting_{kind}.png"):
             drawn.append(f"![Accuracy against {kind}](figures/sorting_{kind}.png)")
     return "\n## Figures\n\n" + "\n\n".join(drawn) + "\n" if drawn else ""
 
 
-def ponder_figure(records: Records, grid: Sequence[Cell], path: Path) -> bool:
-    figure, axis = plt.subplots(figsize=(5.5, 3.8), layout="constrained")
-    any_drawn = False
+def ponder_figure(records: Records, plan: Sequence[Cell], path: Path) -> bool:
+    series = {}
     for length in (5, 10):
-        points = [
-            (p, Sample(accuracies(found)))
-            for p, row in PONDER.items()
-            if (found := records.where(grid, row, f"T{length}"))
-        ]
-        if len(points) > 1:
-            draw_band(axis, points, f"T = {length}")
-            any_drawn = True
-    axis.set(xlabel="ponder steps P", ylabel="test all-or-none accuracy, %", title="Signum-RNN")
-    return _finish(figure, axis, path, any_drawn)
+        found = {p: accuracies(records.where(plan, row, f"T{length}")) for p, row in PONDER.items()}
+        points = [(p, Sample(values)) for p, values in found.items() if values]
+        series[f"T = {length}"] = points if len(points) > 1 else []
+    return lines_figure(path, series, "ponder steps P", "test all-or-none accuracy, %", "Signum-RNN")
 
 
-def curves_figure(records: Records, grid: Sequence[Cell], kind: str, path: Path) -> bool:
+def curves_figure(records: Records, plan: Sequence[Cell], kind: str, path: Path) -> bool:
     """Validation accuracy of the rows at T = 10 while they train."""
-    figure, axis = plt.subplots(figsize=(7.5, 4.2), layout="constrained")
-    any_drawn = False
-    for row in (*LONGER, "Read-Process-Write, P 5", "Ptr-Net, 1 glimpse", "Signum-RNN, P 0"):
-        found = [curve(record) for record in records.where(grid, row, "T10")]
-        if not found:
-            continue
-        any_drawn = True
-        steps = zip(*found)  # the same evaluations for every seed
-        points = [(sum(_x(p, kind) for p in at) / len(at), Sample(tuple(p[2] for p in at))) for at in steps]
-        draw_band(axis, points, row)
-    unit = "samples seen" if kind == "samples" else "processor seconds of training"
-    axis.set(xlabel=unit, ylabel="validation all-or-none accuracy, %", title="T = 10")
-    if kind == "seconds":
-        axis.set_xscale("log")
-    return _finish(figure, axis, path, any_drawn)
-
-
-def _x(point: tuple[float, float, float], kind: str) -> float:
-    return point[0] if kind == "samples" else point[1]
-
-
-def _finish(figure: plt.Figure, axis: plt.Axes, path: Path, any_drawn: bool) -> bool:
-    if not any_drawn:
-        plt.close(figure)
-        return False
-    axis.grid(alpha=0.3)
-    axis.legend(frameon=False, fontsize=8)
-    save(figure, path)
-    return True
+    rows = (*LONGER, "Read-Process-Write, P 5", "Ptr-Net, 1 glimpse", "Signum-RNN, P 0")
+    by_time = kind == "seconds"
+    series = {}
+    for row in rows:
+        curves = [curve(record) for record in records.where(plan, row, "T10")]
+        series[row] = band([[(s if not by_time else t, v) for s, t, v in points] for points in curves])
+    xlabel = "processor seconds of training" if by_time else "samples seen"
+    xscale = "log" if by_time else "linear"
+    return lines_figure(path, series, xlabel, "validation all-or-none accuracy, %", "T = 10", xscale=xscale)
 
 
 def headline(records: Records) -> str:
     """The default job and the best runs, against the best of the paper's table."""
-    grid, rows = cells("cpu"), []
+    plan, rows = cells("cpu"), []
     wanted = [("Signum-Dense, dense bridge", t, "the default job" if t == 5 else "") for t in (5, 10)]
     wanted += [(SHOWCASE, t, "best recipe") for t in LENGTHS]
     for row, length, note in wanted:
-        found = records.where(grid, row, f"T{length}")
+        found = records.where(plan, row, f"T{length}")
         if found:
             name = f"{row}, T = {length}" + (f" ({note})" if note else "")
             time = duration(sum(r["seconds"] for r in found) / len(found))

@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 RULE = (
     "Verdicts: *agrees* when our mean is within two standard errors of the paper's (both spreads counted), otherwise "
@@ -82,3 +83,12 @@ def _judged(word: str, ours: Sample) -> str:
 def at_least(curve: Sequence[tuple[float, float]], value: float) -> float | None:
     """The first x of a curve [(x, y)] at which y reaches `value`."""
     return next((x for x, y in curve if y >= value), None)
+
+
+def value_at(curve: Sequence[tuple[float, float]], x: float) -> float:
+    """y of a curve [(x, y)] with rising x at `x`, by straight lines between its points; the ends go on level."""
+    for (x0, y0), (x1, y1) in pairwise(curve):
+        if x <= x1:
+            share = min(max((x - x0) / (x1 - x0), 0.0), 1.0)
+            return y0 + share * (y1 - y0)
+    return curve[-1][1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -40,6 +40,16 @@ class Cell:
     @property
     def command(self) -> list[str]:
         return [*self.overrides, f"seed={self.seed}"]
+
+
+def grid(rows: Mapping[str, Sequence[str]], columns: Mapping[str, Sequence[str]], seeds: Sequence[int]) -> list[Cell]:
+    """All seeds of all rows in all columns; rows and columns give their parts of the command line."""
+    return [
+        Cell(row, column, seed, (*of_row, *of_column))
+        for seed in seeds
+        for column, of_column in columns.items()
+        for row, of_row in rows.items()
+    ]
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,15 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from dab.engine.records import read_metrics
-from experiments import report, sorting
+from experiments import binarized, report, sorting
 from experiments.campaign import Campaign, status
-from experiments.statistics import Printed, Sample, at_least, compare, verdict
+from experiments.statistics import Printed, Sample, at_least, compare, value_at, verdict
 from experiments.study import ROOT, Cell, Records, run_of, state
 from experiments.tables import duration, human, latex, markdown
 
@@ -62,25 +63,36 @@ def test_small_renderings() -> None:
     assert at_least([(1, 10.0), (2, 20.0)], 15) == 2 and at_least([(1, 10.0)], 15) is None
 
 
+@pytest.mark.parametrize("study", [sorting, binarized], ids=["sorting", "binarized"])
 @pytest.mark.parametrize("scale", ["smoke", "cpu", "paper"])
-def test_cells_of_the_study_are_distinct_and_named_rows_exist(scale: str) -> None:
-    cells = sorting.cells(scale)
+def test_cells_of_a_study_are_distinct_and_named_rows_exist(scale: str, study) -> None:
+    cells = study.cells(scale)
     assert len({cell.id for cell in cells}) == len(cells)
     rows = {cell.row for cell in cells}
-    assert {row for row, _ in sorting.PAPER} <= rows
-    assert {row for pair in sorting.CLAIMS for row in pair} <= rows
+    assert {row for row, _ in study.PAPER} <= rows
+    assert {row for pair in study.CLAIMS for row in pair} <= rows
 
 
-def test_one_of_every_row_of_the_study_composes() -> None:
-    first = {cell.row: cell for cell in reversed(sorting.cells("cpu"))}
+@pytest.mark.parametrize("study", [sorting, binarized], ids=["sorting", "binarized"])
+def test_one_of_every_row_of_a_study_composes(study) -> None:
+    first = {cell.row: cell for cell in reversed(study.cells("cpu"))}
     assert len({run_of(cell, "cpu").hash for cell in first.values()}) == len(first)
+
+
+def samples_of(cells: Iterable[Cell]) -> set[int]:
+    trainers = [run_of(cell, "cpu").config["trainer"] for cell in cells if cell.seed == 0]
+    return {trainer["steps"] * trainer["batch_size"] for trainer in trainers}
 
 
 def test_equal_rows_see_equally_many_samples() -> None:
     cells = [c for c in sorting.cells("cpu") if c.column in ("T5", "T10") and c.row not in sorting.REFERENCE]
-    cells = [c for c in cells if c.seed == 0 and c.row != sorting.SHOWCASE]
-    trainers = [run_of(cell, "cpu").config["trainer"] for cell in cells]
-    assert {trainer["steps"] * trainer["batch_size"] for trainer in trainers} == {1_280_000}
+    assert samples_of(c for c in cells if c.row != sorting.SHOWCASE) == {1_280_000}
+    assert samples_of(c for c in binarized.cells("cpu") if c.column in binarized.DATA) == {1_280_000}
+
+
+def test_values_between_the_points_of_a_curve() -> None:
+    curve = [(1.0, 10.0), (2.0, 20.0), (4.0, 40.0)]
+    assert [value_at(curve, x) for x in (0, 1, 1.5, 3, 9)] == [10, 10, 15, 30, 40]
 
 
 @pytest.fixture
