@@ -183,6 +183,21 @@ def test_every_layer_of_latents_has_its_own_estimator() -> None:
         make(Bridge(Bernoulli(), matched(Bernoulli(), (LATENTS,))), layers=2, kl="bridge")
 
 
+def test_the_kl_is_warmed_up_in_the_loss_and_nowhere_else() -> None:
+    task, x = make(kl_warmup=0.5)
+    weights = []
+    for fraction in (0.0, 0.25, 0.5, 1.0):
+        task.set_progress(fraction)
+        loss, logs = task((x,))
+        weights.append(float((loss.detach() - logs["reconstruction"]) / logs["kl"]))
+        assert logs["task_loss"] == pytest.approx(float(logs["reconstruction"] + logs["kl"]))
+    assert weights == pytest.approx([0.0, 0.5, 1.0, 1.0])
+    assert "kl_weight" not in task.state_dict()
+    for wrong in ({"kl_warmup": 1.5}, {"kl_warmup": 0.5, "layers": 2}):
+        with pytest.raises(ValueError, match="kl_warmup"):
+            make(**wrong)
+
+
 def test_widths_are_the_ones_asked_for() -> None:
     def widths(net: nn.Sequential) -> list[tuple[int, int]]:
         return [(m.in_features, m.out_features) for m in net if isinstance(m, nn.Linear)]

@@ -46,6 +46,8 @@ class DensityTask(Task):
     kl              encoder, or bridge: as the paper prints it, the KL of the approximator's output taken for a
                     probability. That is no bound on log p(x): it is reported as paper_bound, and its distance to the
                     true one as paper_bound_excess; elbo is the true one all the same
+    kl_warmup       the share of training over which the KL's weight in the loss rises from zero to one (0: always one).
+                    More latents find a use before the KL can switch them off; what is reported never has a weight
     iwae_samples    the Ks
     iwae_splits     the splits it is computed for: a second a thousand images, roughly
     variance_draws  draws for the gradient variance, at every evaluation; 0: not measured
@@ -54,6 +56,7 @@ class DensityTask(Task):
     select = "elbo"
     final_splits = ("train", "valid", "test")
     model: VAEMLP
+    kl_weight: Tensor
 
     def __init__(
         self,
@@ -62,6 +65,7 @@ class DensityTask(Task):
         iwae_samples: Sequence[int] = (100,),
         iwae_splits: Sequence[str] = ("test",),
         variance_draws: int = 10,
+        kl_warmup: float = 0.0,
     ):
         super().__init__(model)
         if not isinstance(model, VAEMLP):
@@ -70,6 +74,10 @@ class DensityTask(Task):
             raise ValueError(
                 f"iwae_samples must be >= 1 and variance_draws 0 or >= 2, given {iwae_samples} and {variance_draws}"
             )
+        if not 0 <= kl_warmup <= 1 or (kl_warmup and model.above is not None):
+            raise ValueError(f"kl_warmup must be 0..1, and 0 with several layers of latents, given {kl_warmup}")
+        self.kl_warmup = kl_warmup
+        self.register_buffer("kl_weight", torch.ones(()), persistent=False)
         self.kl = one_of("kl", kl, ("encoder", "bridge"))
         if kl == "bridge":
             self._approximator()  # complain now
@@ -87,9 +95,13 @@ class DensityTask(Task):
         logits = self.model.encode(x)
         value, logs = self.model.estimator(logits, cost(self.model, x))
         kl = (latent_cost(self.model, logits) if self.kl == "encoder" else self._bridge_kl(logits)).mean()
-        loss, objective = value + kl, logs.pop("objective")
+        loss, objective = value + self.kl_weight * kl, logs.pop("objective")
         parts = {"reconstruction": objective, "kl": kl.detach()} if self.model.above is None else {}
         return loss, {"loss": loss.detach(), "task_loss": objective + kl.detach(), **parts, **logs}
+
+    def set_progress(self, fraction: float) -> None:
+        """The KL's weight at this fraction (0..1) of training."""
+        self.kl_weight.fill_(min(fraction / self.kl_warmup, 1.0) if self.kl_warmup else 1.0)
 
     def _bridge_kl(self, logits: Tensor) -> Tensor:
         p = self._approximator()(_full(logits)).clamp(1e-6, 1 - 1e-6)
