@@ -115,7 +115,11 @@ def render(records: Records, scale: str, folder: Path) -> str:
     for data in TITLES:
         if any(cell.column == data for cell in plan):
             parts += [f"\n## {TITLES[data]}\n", table(records, plan, scale, data, folder)]
-            parts += [equal_time(records, plan, data), figures(records, plan, data, folder)]
+            parts += [
+                printed_bound(records, plan, data),
+                equal_time(records, plan, data),
+                figures(records, plan, data, folder),
+            ]
             parts += [findings(records, plan, data)]
     parts += [calibration(records, plan, folder), quoted()]
     return "\n".join(part for part in parts if part)
@@ -190,6 +194,19 @@ def values(found: Iterable[Record], metric: str) -> tuple[float, ...]:
 def curve(record: Record, x: str) -> list[tuple[float, float]]:
     """(step or seconds, validation ELBO) at every evaluation."""
     return list(zip(record["curve"][x], record["curve"]["valid/elbo"]))
+
+
+def printed_bound(records: Records, plan: Sequence[Cell], data: str) -> str:
+    """The number that the paper's formula gives, and its distance to the bound."""
+    found = records.where(plan, PRINTED, data)
+    if not found:
+        return ""
+    printed, excess = (Sample(values(found, f"test/{name}")) for name in ("paper_bound", "paper_bound_excess"))
+    return (
+        f"\nThe paper's own formula, with the KL of the approximator's output, gives {printed.text()} for "
+        f"*{PRINTED}*: {abs(excess.mean):.2f} nats {'above' if excess.mean > 0 else 'below'} the true ELBO of the same "
+        "weights.\n"
+    )
 
 
 def equal_time(records: Records, plan: Sequence[Cell], data: str) -> str:

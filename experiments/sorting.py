@@ -287,7 +287,7 @@ def headline(records: Records) -> str:
         found = records.where(plan, row, f"T{length}")
         if found:
             name = f"{row}, T = {length}" + (f" ({note})" if note else "")
-            time = duration(sum(r["seconds"] for r in found) / len(found))
+            time = duration(sum(map(training_time, found)) / len(found))
             rows.append(
                 [name, f"{BEST_IN_PAPER[length]}", Sample(accuracies(found)).text(), human(found[0]["samples"]), time]
             )
