@@ -18,11 +18,11 @@ from experiments.statistics import Sample
 Band = Sequence[tuple[float, Sample]]  # (x, values over seeds)
 
 
-def draw_band(axis: Axes, points: Band, label: str) -> None:
+def draw_band(axis: Axes, points: Band, label: str, style: str = "-") -> None:
     """Mean as a line, plus and minus one standard deviation as a band."""
     xs, means = [x for x, _ in points], [sample.mean for _, sample in points]
     spreads = [sample.std if sample.n > 1 else 0.0 for _, sample in points]
-    (line,) = axis.plot(xs, means, marker=".", lw=1.3, label=label)
+    (line,) = axis.plot(xs, means, marker=".", lw=1.3, ls=style, label=label)
     low, high = ([m + sign * s for m, s in zip(means, spreads)] for sign in (-1, 1))
     axis.fill_between(xs, low, high, color=line.get_color(), alpha=0.2, lw=0)
 
@@ -45,14 +45,14 @@ def lines_figure(
     drawn = {label: points for label, points in series.items() if points}
     if not drawn:
         return False
-    figure, axes = plt.subplots(figsize=(7.5, 4.2), layout="constrained")
-    for label, points in drawn.items():
-        draw_band(axes, points, label)
+    figure, axes = plt.subplots(figsize=(8.5, 4.5), layout="constrained")
+    for number, (label, points) in enumerate(drawn.items()):
+        draw_band(axes, points, label, style=("-", "--", ":")[number // 10 % 3])  # the colours repeat after ten
     for number, (label, level) in enumerate(levels.items()):
         axes.axhline(level, color="0.4", ls=("--", ":", "-.")[number % 3], lw=1, label=label)
     axes.set(xlabel=xlabel, ylabel=ylabel, title=title, **axis)
     axes.grid(alpha=0.3)
-    axes.legend(frameon=False, fontsize=8)
+    axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     save(figure, path)
     return True
 

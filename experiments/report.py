@@ -26,7 +26,7 @@ def readme() -> str:
     """The README with its table of results made anew."""
     before, _, rest = (ROOT / "README.md").read_text().partition(START)
     _, _, after = rest.partition(END)
-    tables = "\n".join(study.headline(records_of(study, "cpu")) for study in STUDIES.values())
+    tables = "\n".join(filter(None, (study.headline(records_of(study, "cpu")) for study in STUDIES.values())))
     return f"{before}{START}\n\n{tables}\n{END}{after}"
 
 

@@ -60,6 +60,8 @@ def verdict(ours: Sample, printed: Printed | None, samples: float) -> str:
         spread = math.hypot(ours.std / math.sqrt(ours.n), (printed.std or 0.0) / math.sqrt(printed.runs))
         if abs(ours.mean - printed.mean) <= 2 * spread:
             return "agrees"
+    if round(ours.mean, 2) == printed.mean:
+        return _judged("agrees", ours)
     if ours.mean < printed.mean:
         return "not comparable: budget" if short else _judged("worse", ours)
     return _judged("better", ours)
@@ -85,10 +87,12 @@ def at_least(curve: Sequence[tuple[float, float]], value: float) -> float | None
     return next((x for x, y in curve if y >= value), None)
 
 
-def value_at(curve: Sequence[tuple[float, float]], x: float) -> float:
-    """y of a curve [(x, y)] with rising x at `x`, by straight lines between its points; the ends go on level."""
-    for (x0, y0), (x1, y1) in pairwise(curve):
-        if x <= x1:
-            share = min(max((x - x0) / (x1 - x0), 0.0), 1.0)
-            return y0 + share * (y1 - y0)
-    return curve[-1][1]
+def best_until(curve: Sequence[tuple[float, float]], x: float) -> float | None:
+    """The largest y of a curve [(x, y)] with rising x, up to `x`, by straight lines between its points."""
+    best = None
+    for (x0, y0), (x1, y1) in pairwise([*curve, (math.inf, math.nan)]):
+        if x < x0:
+            break
+        reached = y1 if x1 <= x else y0 + (x - x0) / (x1 - x0) * (y1 - y0) if math.isfinite(x1) else y0
+        best = max(y0, reached, best if best is not None else y0)
+    return best

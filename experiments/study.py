@@ -85,9 +85,15 @@ class Records:
         return [record for record in found if record is not None]
 
 
+def clock(record: Record) -> str:
+    """Which clock says what a run cost: the processor's where one thread did it all, else the one on the wall."""
+    alone = record["device"] == "cpu" and record["threads"] == record["world"] == 1
+    return "cpu_seconds" if alone and "cpu_seconds" in record else "train_seconds"
+
+
 def training_time(record: Record) -> float:
-    """Processor seconds of training where the record has them, otherwise the run's seconds by the clock."""
-    return record.get("cpu_seconds", record["seconds"])
+    """Seconds of training alone."""
+    return record[clock(record)]
 
 
 def records_of(study: Study, scale: str) -> Records:

@@ -183,6 +183,37 @@ def test_every_layer_of_latents_has_its_own_estimator() -> None:
         make(Bridge(Bernoulli(), matched(Bernoulli(), (LATENTS,))), layers=2, kl="bridge")
 
 
+def test_a_penalty_above_is_not_in_the_task_loss() -> None:
+    """With the penalties weighed a thousandfold the same draws give the same task loss, and another gradient."""
+    found = []
+    for gamma in (1.0, 1000.0):
+        task, x = make(Bridge(Bernoulli(), matched(Bernoulli(), (LATENTS,)), gamma=gamma), layers=2)
+        torch.manual_seed(0)
+        loss, logs = task((x,))
+        loss.backward()
+        found.append((logs["task_loss"].item(), task.model.above.estimator.layer.approximator.log_slope.grad.item()))
+    assert found[0][0] == pytest.approx(found[1][0]) and found[1][1] == pytest.approx(1000 * found[0][1], rel=1e-3)
+
+
+def test_layers_above_draw_the_same_for_every_call_of_one_cost() -> None:
+    task, x = make(Disarm(), layers=2)
+    b = (torch.rand(3, LATENTS) < 0.5).double()
+    of, other = density.cost(task.model, x), density.cost(task.model, x)
+    assert torch.equal(of(b), of(b)) and not torch.equal(of(b), other(b))
+
+
+def test_rebar_below_another_layer_still_lowers_the_variance() -> None:
+    variances = {}
+    for name in ("score_function", "rebar"):
+        task, x = make(UNBIASED[name](), layers=2)
+        many, draws = x.repeat(100, 1, 1, 1), []
+        torch.manual_seed(1)
+        for _ in range(60):
+            draws.append(torch.autograd.grad(task((many,))[0], task.model.encoder[0].weight)[0].flatten())
+        variances[name] = torch.stack(draws).var(0).sum()
+    assert variances["rebar"] < variances["score_function"]
+
+
 def test_the_kl_is_warmed_up_in_the_loss_and_nowhere_else() -> None:
     task, x = make(kl_warmup=0.5)
     weights = []

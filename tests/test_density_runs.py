@@ -80,9 +80,10 @@ def comparable(run: Run) -> tuple:
     return run.result["metrics"], [{k: v for k, v in row.items() if k not in times} for row in rows]
 
 
-def test_interrupted_equals_uninterrupted(config, tmp_path, monkeypatch, no_curves) -> None:
+@pytest.mark.parametrize("layers", [1, 2])
+def test_interrupted_equals_uninterrupted(config, tmp_path, monkeypatch, no_curves, layers) -> None:
     paces = ["trainer.steps=40", "trainer.eval_every=13", "trainer.save_every=10", "trainer.log_every=5"]
-    options = ["experiment=binarized/relax", "data.dynamic=true", *paces, *SMALL]
+    options = ["experiment=binarized/relax", "data.dynamic=true", f"model.layers={layers}", *paces, *SMALL]
     whole, parts = config(*options), config(*options, f"paths.runs={tmp_path}/parts")
     assert launch(whole) == 0
     stopped_and_continued(parts, monkeypatch)

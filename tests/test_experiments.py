@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -18,8 +18,8 @@ import pytest
 from dab.engine.records import read_metrics
 from experiments import binarized, report, sorting
 from experiments.campaign import Campaign, status
-from experiments.statistics import Printed, Sample, at_least, compare, value_at, verdict
-from experiments.study import ROOT, Cell, Records, run_of, state
+from experiments.statistics import Printed, Sample, at_least, best_until, compare, verdict
+from experiments.study import ROOT, Cell, Records, run_of, state, training_time
 from experiments.tables import duration, human, latex, markdown
 
 TINY = ("trainer.steps=3", "data.valid_size=50", "data.test_size=50")
@@ -41,6 +41,7 @@ def test_mean_and_spread() -> None:
         ((95.0, 95.1, 95.2), Printed(94.2, 0.1, samples=4e9), 1e6, "better"),
         ((99.0,), Printed(94.2, 0.1), 1e9, "better (one run)"),
         ((90.0,), Printed(94.2), 1e9, "worse (one run)"),
+        ((0.0,), Printed(0, 0), 1e9, "agrees (one run)"),
         ((90.0, 91.0), None, 1e9, "–"),
     ],
 )
@@ -90,9 +91,9 @@ def test_equal_rows_see_equally_many_samples() -> None:
     assert samples_of(c for c in binarized.cells("cpu") if c.column in binarized.DATA) == {1_280_000}
 
 
-def test_values_between_the_points_of_a_curve() -> None:
-    curve = [(1.0, 10.0), (2.0, 20.0), (4.0, 40.0)]
-    assert [value_at(curve, x) for x in (0, 1, 1.5, 3, 9)] == [10, 10, 15, 30, 40]
+def test_the_best_of_a_curve_so_far() -> None:
+    curve = [(1.0, 10.0), (2.0, 20.0), (4.0, 0.0)]
+    assert [best_until(curve, x) for x in (0.5, 1, 1.5, 2, 3, 9, math.inf)] == [None, 10, 15, 20, 20, 20, 20]
 
 
 @pytest.fixture
@@ -104,6 +105,69 @@ def tiny(tmp_path: Path, monkeypatch) -> tuple[list[Cell], Records]:
     cells = [Cell("row", "T5", seed, ("experiment=sorting/straight_through", *TINY)) for seed in (0, 1)]
     yield cells, Records(tmp_path / "results")
     run_of.cache_clear()
+
+
+@pytest.fixture
+def invented(tmp_path: Path) -> Callable[..., Records]:
+    """Records of made-up runs for chosen cells of the density study, as their result.json would look."""
+
+    def make(cells: Iterable[Cell], **without: bool) -> Records:
+        records = Records(tmp_path / "invented")
+        records.folder.mkdir(exist_ok=True)
+        for number, cell in enumerate(cells):
+            end = -120.0 + number % 7 + 0.1 * cell.seed
+            names = ("elbo", "iwae_100", "kl", "active_units", "paper_bound", "paper_bound_excess")
+            metrics = {f"{split}/{name}": end for split in ("train", "valid", "test") for name in names}
+            curve = {"step": [1, 2, 3], "valid/elbo": [-150.0, end + 1, end], "train_seconds": [2.0, 4.0, 6.0]}
+            if not without.get("without_new_columns"):
+                curve |= {"cpu_seconds": [1.0, 2.0, 3.0 + number], "train/gradient_variance": [3.0, 2.0, None]}
+            record = {"metrics": metrics, "curve": curve, "samples": 1000, "steps": 3, "train_seconds": 6.0}
+            record |= {"device": "cpu", "threads": 1, "world": 1, "best": {"metric": "valid/elbo", "value": end + 1}}
+            record |= {} if without.get("without_new_columns") else {"cpu_seconds": 3.0 + number}
+            records.path(cell).write_text(json.dumps(record))
+        return records
+
+    return make
+
+
+@pytest.mark.parametrize("scale", ["smoke", "cpu"])
+def test_the_density_study_renders_all_some_or_none_of_its_records(invented, scale: str, tmp_path: Path) -> None:
+    cells = binarized.cells(scale)
+    full = binarized.render(invented(cells), scale, tmp_path / "full")
+    assert "not run yet" not in full and "at equal time" in full and "against" in full
+    assert len(list((tmp_path / "full/figures").glob("*.png"))) == full.count(".png)")
+    for figure in re.findall(r"\((figures/.*?\.png)\)", full):
+        assert (tmp_path / "full" / figure).exists()
+    headline = binarized.headline(invented(cells))
+    assert headline.count("|") > 20 if scale == "cpu" else not headline
+
+
+def test_the_density_study_renders_old_and_few_records(invented, tmp_path: Path) -> None:
+    few = [cell for cell in binarized.cells("cpu") if cell.row == binarized.DAB]
+    text = binarized.render(invented(few, without_new_columns=True), "cpu", tmp_path / "few")
+    assert "not run yet" in text and "-120" in text
+    assert "not run yet" in binarized.render(Records(tmp_path / "nothing"), "cpu", tmp_path / "none")
+
+
+def test_the_headline_names_the_rival_that_is_best_on_validation(invented) -> None:
+    cells = [c for c in binarized.cells("cpu") if c.column == "mnist" and c.row in ("Matched bridge", "ARM", "DisARM")]
+    records = invented(cells)
+    best = max(c.row for c in cells if c.row != "Matched bridge")
+    for cell in cells:
+        record = records.of(cell)
+        record["metrics"]["valid/elbo"] = -100.0 if cell.row == best else -90.0 if "Matched" in cell.row else -110.0
+        records.path(cell).write_text(json.dumps(record))
+    lines = binarized.headline(records).splitlines()
+    assert [line.split(" | ")[0].strip("| ") for line in lines[2:]] == ["Matched bridge", best]
+
+
+def test_which_clock_counts() -> None:
+    record = {"device": "cpu", "threads": 1, "world": 1, "train_seconds": 9.0, "cpu_seconds": 5.0}
+    assert training_time(record) == 5.0
+    for other in ({"device": "cuda"}, {"threads": 2}, {"world": 2}):
+        assert training_time(record | other) == 9.0
+    del record["cpu_seconds"]
+    assert training_time(record) == 9.0
 
 
 def test_a_campaign_runs_what_is_missing_and_a_second_one_nothing(tiny, capsys) -> None:

@@ -169,10 +169,10 @@ def draw_pictures(job: Job, folder: Path) -> dict[str, Path]:
     return {name: draw_grid(images, folder / f"{name}.png") for name, images in pictures.items()}
 
 
-def curve(rows: list[dict[str, Any]], metric: str) -> dict[str, list[float]]:
+def curve(rows: list[dict[str, Any]], metric: str) -> dict[str, list[float | None]]:
     """Every evaluation while training, column by column: step, times, and what was measured."""
     chosen = [row for row in rows if metric in row]
-    return {name: [row[name] for row in chosen] for name in chosen[0]} if chosen else {}
+    return {name: [row.get(name) for row in chosen] for name in chosen[-1]} if chosen else {}
 
 
 def count_parameters(job: Job) -> dict[str, int]:

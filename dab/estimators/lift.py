@@ -23,10 +23,11 @@ class Lift(nn.Module):
 
     def forward(self, logits: Tensor, objective: Objective) -> tuple[Tensor, Logs]:
         each, logs = self.each(logits, objective)
-        return each.mean(), logs
+        return each.mean() + logs["penalty"], logs
 
     def each(self, logits: Tensor, objective: Objective) -> tuple[Tensor, Logs]:
-        """The loss of every sample, [B]. It may stand inside another objective: latents above latents."""
+        """The objective of every sample, [B], with the gradient of the loss: the penalty is in it without its value."""
         y, penalty = self.layer(logits)
         value = per_sample(objective(y), logits.shape[0])
-        return value + penalty, {"objective": value.detach().mean(), "penalty": penalty.detach().mean()}
+        logs = {"objective": value.detach().mean(), "penalty": penalty.detach().mean()}
+        return value + (penalty - penalty.detach()), logs

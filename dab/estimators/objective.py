@@ -50,7 +50,7 @@ class ObjectiveEstimator(nn.Module):
         return each.mean(), logs
 
     def each(self, logits: Tensor, objective: Objective) -> tuple[Tensor, Logs]:
-        """The loss of every sample, [B]. It may stand inside another objective: latents above latents."""
+        """The objective of every sample, [B], with the gradient of the loss: it may stand inside another objective."""
         check_logits(logits, self.categorical)
 
         def cost(sample: Tensor) -> Tensor:

@@ -27,12 +27,14 @@ class VAEMLP(nn.Module):
     encoder         hidden sizes before the latents; none: a linear encoder
     decoder         hidden sizes after them; none: a linear decoder
     activation      after every hidden layer
-    signed          the decoder sees the latents as -1 and 1 instead of 0 and 1
+    signed          latents are seen as -1 and 1 instead of 0 and 1, by the decoder and by an encoder above them
     centred         the encoder sees x minus the mean of the training set
     mean_bias       the output bias starts at the logit of that mean instead of at random
     learned_prior   one logit a latent is learned; otherwise the prior is a half
     layers          of latents. Above the first stands another such model, `above`: of the latents below it instead of
-                    images, with nets of the same hidden sizes and an estimator of its own. It takes the prior's place
+                    images, with nets of the same hidden sizes and an estimator of its own (a copy that goes its own
+                    way). It takes the prior's place. An estimator that calls its objective k times calls the one of
+                    the second layer k times k
     """
 
     takes_objective = True  # what the engine asks before it puts an objective estimator into a model
@@ -58,15 +60,18 @@ class VAEMLP(nn.Module):
             raise ValueError(f"layers must be >= 1, given {layers}")
         self.input_shape, pixels = tuple(input_shape), math.prod(input_shape)
         self.latents, self.signed, self.centred, self.mean_bias = latents, signed, centred, mean_bias
+        self.signed_input = False
         self.encoder = stack((pixels, *encoder, latents), activation)
         self.estimator: nn.Module | None = objective_form(estimator)
         self.decoder = stack((latents, *decoder, pixels), activation)
         self.register_buffer("mean", torch.zeros(pixels))
         self.above: VAEMLP | None = None
         if layers > 1:
-            nets = (latents, encoder, decoder, activation, signed, centred, mean_bias, learned_prior)
-            self.above = VAEMLP(copy.deepcopy(estimator), (latents,), *nets, layers=layers - 1)
-            self.above.set_mean(torch.full((latents,), 0.5))
+            nets = (latents, encoder, decoder, activation, signed)
+            self.above = VAEMLP(
+                copy.deepcopy(estimator), (latents,), *nets, learned_prior=learned_prior, layers=layers - 1
+            )
+            self.above.signed_input = signed
         elif learned_prior:
             self.prior = nn.Parameter(torch.zeros(latents))
         else:
@@ -90,6 +95,8 @@ class VAEMLP(nn.Module):
     def encode(self, x: Tensor) -> Tensor:
         """[..., *input_shape] → logits [..., latents]"""
         flat = x.flatten(-len(self.input_shape))
+        if self.signed_input:
+            flat = 2 * flat - 1
         return self.encoder(flat - self.mean if self.centred else flat)
 
     def decode(self, b: Tensor) -> Tensor:
@@ -112,8 +119,6 @@ class VAEMLP(nn.Module):
     def strip_(self) -> None:
         """Drop the estimator, for inference. See `dab.strip`."""
         self.estimator = None
-        if self.above is not None:
-            self.above.strip_()
 
 
 def objective_form(estimator: nn.Module) -> nn.Module:

@@ -12,6 +12,7 @@ from dab.bridge import Bridge
 from dab.choice import one_of
 from dab.estimators.lift import Lift
 from dab.estimators.probe import gradient_statistics
+from dab.keys import seed_device
 from dab.metrics.density import (
     active_units,
     bernoulli_entropy,
@@ -41,7 +42,8 @@ class DensityTask(Task):
         gradient_variance of the estimate for the logits of one image, summed over the latents; while training
 
     With several layers of latents (model.layers) kl is what all of them cost together, from one sample where there is
-    no analytic one, and active_units are the lowest layer's.
+    no analytic one; active_units and the estimator's own logs are the lowest layer's, and so is gradient_variance,
+    given the draws of the layers above.
 
     kl              encoder, or bridge: as the paper prints it, the KL of the approximator's output taken for a
                     probability. That is no bound on log p(x): it is reported as paper_bound, and its distance to the
@@ -172,11 +174,19 @@ class DensityTask(Task):
 
 
 def cost(model: VAEMLP, x: Tensor) -> Callable[[Tensor], Tensor]:
-    """b [B, D] → what is left to pay once b is drawn: -log p(x | b), and a bound on -log p(b) from the layers above."""
+    """b [B, D] → what is left to pay once b is drawn: -log p(x | b), and a bound on -log p(b) from the layers above.
+
+    Every call of one cost draws the same numbers for the layers above: then what an estimator compares differs by b
+    alone. That keeps unbiased estimators unbiased, for any fixed numbers and so on average over them.
+    """
+    if model.above is None:
+        return lambda b: -_log_likelihood(model, x, b)
+    above, seed = model.above, int(torch.randint(2**62, ()))
 
     def of(b: Tensor) -> Tensor:
-        value = -_log_likelihood(model, x, b)
-        return value if model.above is None else value + bound(model.above, b)
+        with torch.random.fork_rng([b.device] if b.is_cuda else []):
+            seed_device(seed, b.device)
+            return -_log_likelihood(model, x, b) + bound(above, b)
 
     return of
 
