@@ -132,8 +132,8 @@ INTRODUCTION = (
     "test set, with the weights that were best on validation; mean ± standard deviation (seeds). Every row gets the "
     "same steps and batches; rows marked *long* train longer, with a recipe that takes this net further "
     "(`conf/experiment/binarized/_long.yaml`). **IWAE-100** is the 100-sample bound; **gap** is how much lower the "
-    "ELBO is on test than on the training images; **variance** is that of the gradient for one image's logits at the end of "
-    "training. Times are processor seconds of training alone, one thread, on a machine with other work.\n"
+    "ELBO is on test than on the training images; **variance** is that of the gradient for one image's logits at the "
+    "end of training. Times are processor seconds of training alone, one thread, on a machine with other work.\n"
 )
 HEADER = (
     "row",

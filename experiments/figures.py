@@ -12,6 +12,7 @@ import matplotlib
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from experiments.statistics import Sample
 
@@ -51,6 +52,10 @@ def lines_figure(
     for number, (label, level) in enumerate(levels.items()):
         axes.axhline(level, color="0.4", ls=("--", ":", "-.")[number % 3], lw=1, label=label)
     axes.set(xlabel=xlabel, ylabel=ylabel, title=title, **axis)
+    if axes.get_xscale() == "log":
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_major_formatter("{x:,g}")
+        axes.xaxis.set_minor_formatter(NullFormatter())
     axes.grid(alpha=0.3)
     axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     save(figure, path)

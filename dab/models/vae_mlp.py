@@ -30,6 +30,7 @@ class VAEMLP(nn.Module):
     signed          latents are seen as -1 and 1 instead of 0 and 1, by the decoder and by an encoder above them
     centred         the encoder sees x minus the mean of the training set
     mean_bias       the output bias starts at the logit of that mean instead of at random
+    input_dropout   share of the encoder's inputs that training blanks out (with `centred`: sets to the mean)
     learned_prior   one logit a latent is learned; otherwise the prior is a half
     layers          of latents. Above the first stands another such model, `above`: of the latents below it instead of
                     images, with nets of the same hidden sizes and an estimator of its own (a copy that goes its own
@@ -54,6 +55,7 @@ class VAEMLP(nn.Module):
         mean_bias: bool = False,
         learned_prior: bool = False,
         layers: int = 1,
+        input_dropout: float = 0.0,
     ):
         super().__init__()
         if layers < 1:
@@ -61,6 +63,7 @@ class VAEMLP(nn.Module):
         self.input_shape, pixels = tuple(input_shape), math.prod(input_shape)
         self.latents, self.signed, self.centred, self.mean_bias = latents, signed, centred, mean_bias
         self.signed_input = False
+        self.dropout = nn.Dropout(input_dropout)
         self.encoder = stack((pixels, *encoder, latents), activation)
         self.estimator: nn.Module | None = objective_form(estimator)
         self.decoder = stack((latents, *decoder, pixels), activation)
@@ -97,7 +100,7 @@ class VAEMLP(nn.Module):
         flat = x.flatten(-len(self.input_shape))
         if self.signed_input:
             flat = 2 * flat - 1
-        return self.encoder(flat - self.mean if self.centred else flat)
+        return self.encoder(self.dropout(flat - self.mean if self.centred else flat))
 
     def decode(self, b: Tensor) -> Tensor:
         """[..., latents] in 0..1 → logits [..., pixels]"""
