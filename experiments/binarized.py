@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from statistics import median
 
 from experiments.figures import Band, band, lines_figure
 from experiments.statistics import RULE, Printed, Sample, best_until, compare, verdict
@@ -263,18 +264,20 @@ def figures(records: Records, plan: Sequence[Cell], data: str, folder: Path) -> 
     drawn = []
     for x, xlabel in {"step": "steps", "seconds": "seconds of training, one thread"}.items():
         curves = {name(row): [curve(r, x) for r in records.where(plan, row, data)] for row in ROWS}
+        series, low, high = _framed({row: points for row, of_row in curves.items() if (points := band(of_row))})
         path = f"figures/binarized_{data}_{x}.png"
-        series = {row: band(of_row) for row, of_row in curves.items()}
-        if lines_figure(folder / path, series, xlabel, "validation ELBO, nats", TITLES[data], ylim=_window(series)):
+        if lines_figure(folder / path, series, xlabel, "validation ELBO, nats", TITLES[data], ylim=(low, high)):
             drawn.append(f"![Validation ELBO against {xlabel}]({path})")
     return "\n" + "\n\n".join(drawn) + "\n" if drawn else ""
 
 
-def _window(series: Mapping[str, Band]) -> tuple[float, float] | None:
-    """All that is reached at the end or ever best, and some of the way there: not the first steps, which squeeze it."""
-    ends = [points[-1][1].mean for points in series.values() if points]
-    best = max((sample.mean for points in series.values() for _, sample in points), default=0.0)
-    return (min(ends) - 0.5 * (best - min(ends)) - 1, best + 1) if ends else None
+def _framed(series: Mapping[str, Band]) -> tuple[dict[str, Band], float, float]:
+    """A frame around the better half and as much again below, three times; rows that never enter it say so."""
+    best = {row: max(sample.mean for _, sample in points) for row, points in series.items()}
+    high, middle = max(best.values(), default=0.0), median(best.values()) if best else 0.0
+    low = high - 4 * (high - middle) - 1
+    framed = {row + ("" if best[row] > low else " (below the frame)"): points for row, points in series.items()}
+    return framed, low, high + 1
 
 
 def calibration(records: Records, plan: Sequence[Cell], scale: str, folder: Path) -> str:
