@@ -120,7 +120,8 @@ def cells(scale: str) -> list[Cell]:
     if scale == "smoke":
         twice = {row: DENSE[row] for row in LONGER[:2]}  # enough to see a spread
         rows = {**DENSE, **RECURRENT, **PRINTED_AT_15, **REFERENCE}
-        return [*grid(rows, _lengths((5,)), (0,)), *grid(twice, _lengths((5,)), (1,)), *_showcase((5,))]
+        five = _lengths((5,), "data.valid_size=2000", "data.test_size=10000")
+        return [*grid(rows, five, (0,)), *grid(twice, five, (1,)), *_showcase((5,))]
     ponder = {row: ["experiment=sorting/signum_lstm", f"model.ponder={p}"] for p, row in PONDER.items()}
     ordered = [
         grid(REFERENCE, _lengths(LENGTHS), (0,)),
