@@ -111,3 +111,13 @@ def test_weights_do_not_depend_on_threads_of_the_parent(tmp_path, train) -> None
     assert train("trainer.devices=2", "force=true").returncode == 0
     again = weights(only_run(tmp_path))
     assert all(torch.equal(first[name], again[name]) for name in first)
+
+
+def test_a_worker_leaves_without_finalizing_python(tmp_path) -> None:
+    """Whatever still lives when Python finalizes (gloo's threads under DDP) must not turn the exit code."""
+    script = "import atexit, os; from dab.engine.distributed import leave_workers as leave\n"
+    script += "atexit.register(os._exit, 6); print('said'); leave(int(os.environ['CODE']))"
+    for code in (0, 3):
+        environment = {**os.environ, "CODE": str(code)}
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, env=environment)
+        assert (done.returncode, done.stdout) == (code, "said\n"), done.stderr

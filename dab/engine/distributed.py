@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
@@ -87,9 +88,17 @@ def join_torchrun(wanted_device: str) -> Workers:
     return join_workers(wanted_device, rank, world, local, "env://")
 
 
-def leave_workers() -> None:
+def leave_workers(code: int) -> NoReturn:
+    """End this worker's process with a plain exit code, without Python's finalization.
+
+    DDP keeps gloo's threads alive beyond `destroy_process_group`; one that drops its last tensor while the
+    interpreter goes down aborts the process (SIGABRT), and a run that succeeded would be reported as failed.
+    """
     if dist.is_initialized():
         dist.destroy_process_group()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code)
 
 
 def spawn(work: Callable[[Workers, dict[str, Any]], int], config: dict[str, Any]) -> int:
@@ -124,9 +133,4 @@ def _child(
     rank: int, work: Callable[[Workers, dict[str, Any]], int], config: dict[str, Any], world: int, store: str
 ) -> None:
     workers = join_workers(config["trainer"]["device"], rank, world, rank, store)
-    try:
-        code = work(workers, config)
-    finally:
-        leave_workers()
-    if code:
-        os._exit(code)  # a plain exit code for the parent, without a traceback
+    leave_workers(work(workers, config))

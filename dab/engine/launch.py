@@ -39,11 +39,7 @@ def launch(config: dict[str, Any]) -> int:
         print(f"This run is finished already (force=true starts it over).\n{closing(run)}")
         return 0
     if under_torchrun():
-        workers = join_torchrun(config["trainer"]["device"])
-        try:
-            return work(workers, config)
-        finally:
-            leave_workers()
+        leave_workers(work(join_torchrun(config["trainer"]["device"]), config))
     if config["trainer"]["devices"] > 1:
         return spawn(work, config)
     return work(Workers(device=pick_device(config["trainer"]["device"])), config)
