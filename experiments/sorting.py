@@ -128,9 +128,9 @@ def cells(scale: str) -> list[Cell]:
         _showcase(LENGTHS[::-1]),
         grid(DENSE, _lengths((10, 5)), SEEDS),
         grid(RECURRENT, _lengths((5, 10)), SEEDS),
+        grid(ponder, _lengths((5, 10)), SEEDS),
         grid({row: DENSE[row] for row in LONGER}, _lengths((10,), *LONG, suffix="-long"), SEEDS),
         grid({row: DENSE[row] for row in AT_15}, _lengths((15,), *WIDE), SEEDS),
-        grid(ponder, _lengths((5, 10)), SEEDS),
         grid(PRINTED_AT_15, _lengths((15,)), (0,)),
     ]
     return list({cell.id: cell for part in ordered for cell in part}.values())  # each cell once, at its first place
