@@ -112,6 +112,10 @@ CLAIMS = (
     ("Signum-Dense, dense bridge", "Paper's recipe (dense bridge)"),
     ("Signum-Dense, dense bridge", "Read-Process-Write, P 5"),
     ("Signum-Dense, dense bridge", "Ptr-Net, 1 glimpse"),
+    ("Signum-Dense, dense bridge", "Signum-RNN, P 5"),
+    ("Signum-RNN, P 5", "Signum-RNN, P 0"),
+    ("Signum-RNN, every step", "Signum-RNN, P 5"),
+    ("Ptr-Net, 1 glimpse", "Ptr-Net, 0 glimpses"),
 )
 
 
