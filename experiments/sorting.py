@@ -268,11 +268,11 @@ def _name(row: str) -> str:
 def figures(records: Records, plan: Sequence[Cell], folder: Path) -> str:
     drawn = []
     if ponder_figure(records, plan, folder / "figures/ponder.png"):
-        drawn.append("![Accuracy against ponder steps](figures/ponder.png)")
+        drawn += ["![Accuracy against ponder steps](figures/ponder.png)", ponder_start(records, plan)]
     for kind in ("samples", "seconds"):
         if curves_figure(records, plan, kind, folder / f"figures/sorting_{kind}.png"):
             drawn.append(f"![Accuracy against {kind}](figures/sorting_{kind}.png)")
-    return "\n## Figures\n\n" + "\n\n".join(drawn) + "\n" if drawn else ""
+    return "\n## Figures\n\n" + "\n\n".join(filter(None, drawn)) + "\n" if drawn else ""
 
 
 def ponder_figure(records: Records, plan: Sequence[Cell], path: Path) -> bool:
@@ -284,14 +284,33 @@ def ponder_figure(records: Records, plan: Sequence[Cell], path: Path) -> bool:
     return lines_figure(path, series, "ponder steps P", "test all-or-none accuracy, %", "Signum-RNN")
 
 
+def ponder_start(records: Records, plan: Sequence[Cell], level: float = 10.0) -> str:
+    """When each number of ponder steps gets going: what the figure at a fixed budget does not tell."""
+    starts = []
+    for p, row in PONDER.items():
+        curves = [curve(record) for record in records.where(plan, row, "T10")]
+        found = [at_least([(s, v) for s, _, v in points], level) for points in curves]
+        if found and None not in found:
+            starts.append(f"P {p} {human(sum(filter(None, found)) / len(found))}")
+    return (
+        f"All at the one budget. Samples until validation passes {level:.0f} % at T = 10, mean of the seeds: "
+        f"{', '.join(starts)}."
+        if starts
+        else ""
+    )
+
+
 def curves_figure(records: Records, plan: Sequence[Cell], kind: str, path: Path) -> bool:
-    """Validation accuracy of the rows at T = 10 while they train."""
+    """Validation accuracy of the rows at T = 10 while they train; against time also the long runs of two of them."""
     rows = (*LONGER, "Read-Process-Write, P 5", "Ptr-Net, 1 glimpse", "Signum-RNN, P 0")
     by_time = kind == "seconds"
+    shown = {row: (row, "T10") for row in rows}
+    if by_time:
+        shown |= {f"{row} (long)": (row, "T10-long") for row in LONGER[:2]}
     series = {}
-    for row in rows:
-        curves = [curve(record) for record in records.where(plan, row, "T10")]
-        series[row] = band([[(s if not by_time else t, v) for s, t, v in points] for points in curves])
+    for name, where in shown.items():
+        curves = [curve(record) for record in records.where(plan, *where)]
+        series[name] = band([[(s if not by_time else t, v) for s, t, v in points] for points in curves])
     xlabel = "processor seconds of training" if by_time else "samples seen"
     xscale = "log" if by_time else "linear"
     return lines_figure(path, series, xlabel, "validation all-or-none accuracy, %", "T = 10", xscale=xscale)
