@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -21,9 +22,11 @@ os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # as train.py does
 import torch
 from hydra import compose, initialize_config_dir
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset
 
 from dab import strip
+from dab.data.binarized import Binarized
 from dab.engine.build import Job, build
 from dab.engine.config import plain
 from dab.engine.distributed import Workers
@@ -35,6 +38,7 @@ from dab.engine.run import Run
 
 ROOT = Path(__file__).resolve().parents[1]
 CHUNK = 20  # steps between two changes of sides
+DENSITY = ("bridge_dense", "bridge_matched", "gumbel", "gumbel_rao", "reinmax", "disarm", "rebar", "relax")
 Timed = Callable[[], None]
 
 
@@ -43,9 +47,9 @@ def configuration(*overrides: str) -> dict[str, Any]:
         return plain(compose("config", ["trainer.batch_size=1024", "logger=none", *overrides]))
 
 
-def our_loop(config: dict[str, Any]) -> Timed:
+def our_loop(config: dict[str, Any], data: Any = None) -> Timed:
     """A step of the engine, with everything it does between two log lines."""
-    job = build(config, Workers())
+    job = build(config, Workers(), data)
     loop = Loop(job, Run(config), Workers(), Stop(), NoLogger(), Silent(config["trainer"]["steps"]))
 
     def step() -> None:
@@ -94,6 +98,35 @@ def loader_loop(config: dict[str, Any]) -> Timed:
     def step() -> None:
         loss, logs = bare_step(job, tuple(next(batches)))
         loss.item(), logs["penalty"].item()
+
+    return step
+
+
+def density_loop(experiment: str) -> Timed:
+    """784-200-200-200-784 on binary noise: images of MNIST's size without a download."""
+    config = configuration(f"experiment=binarized/{experiment}", "trainer.batch_size=128", "data=digits")
+    grey = torch.randint(0, 256, (5000, 28, 28), dtype=torch.uint8).numpy()
+    splits, steps = dict.fromkeys(("train", "valid", "test"), grey), config["trainer"]["steps"]
+    return our_loop(config, Binarized(splits, False, seed=0, batch_size=128, eval_batch_size=1000, steps=steps))
+
+
+def plain_vae(batch_size: int = 128) -> Timed:
+    """Straight-through as one would write it by hand, over float images in memory: no engine and no class of ours."""
+    encoder = nn.Sequential(nn.Linear(784, 200), nn.ReLU(), nn.Linear(200, 200))
+    decoder = nn.Sequential(nn.Linear(200, 200), nn.ReLU(), nn.Linear(200, 784))
+    optimizer = torch.optim.Adam([*encoder.parameters(), *decoder.parameters()], lr=1e-3, fused=True)
+    images = torch.randint(0, 2, (5000, 784)).float()
+
+    def step() -> None:
+        x = images[torch.randint(len(images), (batch_size,))]
+        logits = encoder(x)
+        p = torch.sigmoid(logits)
+        b = torch.bernoulli(p) + p - p.detach()
+        reconstruction = F.binary_cross_entropy_with_logits(decoder(b), x, reduction="sum")
+        kl = (p * F.logsigmoid(logits) + (1 - p) * F.logsigmoid(-logits) + math.log(2)).sum()
+        optimizer.zero_grad(set_to_none=True)
+        ((reconstruction + kl) / batch_size).backward()
+        optimizer.step()
 
     return step
 
@@ -218,6 +251,19 @@ def measure_loader(rounds: int, length: int, threads: int) -> dict[str, float]:
     return {"our loop / per-sample DataLoader loop": ratio(times, "ours", "loader")}
 
 
+def measure_density(rounds: int, threads: int) -> dict[str, float]:
+    torch.set_num_threads(threads)
+    base = "straight_through"
+    sides = {name: density_loop(name) for name in (base, *DENSITY)} | {"plain": plain_vae()}
+    times = interleaved(sides, rounds)
+    costs = {f"cost of a {n} step / straight-through step": 1 / ratio(times, n, base) for n in DENSITY}
+    return {
+        "samples/s of our loop": 128 / statistics.median(times[base]),
+        "our loop / hand-written loop": ratio(times, base, "plain"),
+        **costs,
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=15)
@@ -230,6 +276,7 @@ def main() -> None:
     for threads in sorted({1, cores}):
         table[f"{threads} thread{'s' * (threads > 1)}"] = measure(arguments.rounds, arguments.length, threads)
     table[f"{cores} threads"] |= measure_loader(arguments.rounds, arguments.length, cores)
+    table["density, 1 thread: 784-200-200-200-784, batch 128"] = measure_density(arguments.rounds, 1)
     memory = {name: peak_memory(name) for name in ("bridge", "straight_through")}
     table["memory"] = {f"peak MB of a {name} step, batch 16384": mb for name, mb in memory.items()}
     table["memory"]["bridge / straight-through"] = memory["bridge"] / memory["straight_through"]

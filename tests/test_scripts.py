@@ -57,5 +57,13 @@ def test_bench_floor_has_the_products_of_a_step() -> None:
     assert floor.get_total_flops() == step.get_total_flops()
 
 
+def test_bench_compares_two_steps_of_the_same_products() -> None:
+    with FlopCounterMode(display=False) as ours:
+        bench.density_loop("straight_through")()
+    with FlopCounterMode(display=False) as by_hand:
+        bench.plain_vae()()
+    assert ours.get_total_flops() == by_hand.get_total_flops() > 0
+
+
 def test_install_script_is_valid_shell() -> None:
     assert subprocess.run(["bash", "-n", str(ROOT / "scripts/install.sh")]).returncode == 0

@@ -45,8 +45,9 @@ def _call(name: str, function: Callable[..., Any], node: dict[str, Any], **runti
         raise ConfigError(f"{name}: {error}") from error
 
 
-def build(config: dict[str, Any], workers: Workers) -> Job:
-    data = build_data(config, workers)
+def build(config: dict[str, Any], workers: Workers, data: Any = None) -> Job:
+    """data: given at hand, instead of what the configuration names"""
+    data = build_data(config, workers) if data is None else data
     task = build_task(config, data.input_shape).to(workers.device)
     task.prepare(data)
     optimizer = make(config, "optimizer", params=parameter_groups(config, task))
