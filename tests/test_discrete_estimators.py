@@ -71,6 +71,21 @@ def test_half_precision_and_graphs_from_outside(estimator: nn.Module, calls: int
     assert encoder.weight.grad.isfinite().all() and encoder.weight.grad.abs().sum() > 0
 
 
+@pytest.mark.parametrize("estimator", [*OBJECTIVE_ESTIMATORS[1:], Lift(ReinMax())], ids=lambda e: type(e).__name__)
+def test_a_compiled_step_is_the_eager_one(estimator: nn.Module) -> None:
+    encoder, decoder, x = nn.Linear(3, 4), nn.Linear(4, 3), torch.randn(16, 3)
+    parameters = [p for module in (encoder, decoder, estimator) for p in module.parameters()]
+
+    def loss_of(x: Tensor) -> Tensor:
+        return estimator(encoder(x), lambda b: (decoder(b) - x).square().sum(1))[0]
+
+    def gradients(step: Callable[[Tensor], Tensor]) -> list[Tensor]:
+        torch.manual_seed(0)  # aot_eager draws as eager code does
+        return list(torch.autograd.grad(step(x), parameters, allow_unused=True, materialize_grads=True))
+
+    torch.testing.assert_close(gradients(torch.compile(loss_of, backend="aot_eager")), gradients(loss_of))
+
+
 HARD_LAYERS = [lambda c: Gumbel(0.7, True, c), lambda c: ReinMax(1.2, c), lambda c: GumbelRao(4, 0.7, c)]
 
 

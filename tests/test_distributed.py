@@ -37,6 +37,14 @@ def test_two_spawned_workers_follow_one(tmp_path, train) -> None:
     assert both["metrics"] == pytest.approx(result["metrics"], rel=0.02, abs=0.003)
 
 
+def test_two_workers_train_control_variates_of_two_layers(tmp_path, train) -> None:
+    """A gradient of gradients inside the forward pass, in an estimator inside another one's objective."""
+    done = train("experiment=binarized/rebar", "model.layers=2", "trainer.steps=15", "trainer.devices=2")
+    assert done.returncode == 0, done.stderr
+    last = [row for row in read_metrics(only_run(tmp_path) / "metrics.jsonl") if "train/eta" in row][-1]
+    assert [last["train/eta"], last["train/temperature"]] != pytest.approx([1.0, 0.5], rel=1e-3)  # both have learned
+
+
 def test_two_workers_stop_together_and_go_on(tmp_path, train, tmp_path_factory) -> None:
     assert start_and_signal(tmp_path, signal.SIGTERM, 80, "trainer.devices=2") == 143
     run_dir = only_run(tmp_path)

@@ -38,6 +38,7 @@ class Rebar(ObjectiveEstimator):
         self.log_temperature = nn.Parameter(torch.tensor(math.log(temperature)), requires_grad=learn)
         self.eta = nn.Parameter(torch.tensor(float(eta)), requires_grad=learn)
 
+    @torch.compiler.disable  # compiled graphs cannot be differentiated twice
     def estimate(self, logits: Tensor, cost: Objective) -> Estimate:
         leaf = logits.requires_grad_()  # detached by the caller: the model is out of reach of what follows
         z = self.family.perturbed(leaf)
