@@ -103,9 +103,10 @@ def test_measuring_the_variance_does_not_disturb_training(config, no_curves) -> 
 
 
 def test_control_variates_have_their_own_learning_rate(config) -> None:
-    job = build(config("experiment=binarized/relax", *SMALL), Workers())
+    job = build(config("experiment=binarized/relax", "optimizer.weight_decay=0.1", *SMALL), Workers())
     model, control = job.optimizer.param_groups
     assert control["lr"] == pytest.approx(10 * model["lr"])
+    assert (model["weight_decay"], control["weight_decay"]) == (0.1, 0.0)
     estimator = job.task.model.estimator
     assert {id(p) for p in control["params"]} == {id(p) for p in estimator.control_parameters()}
     assert len(model["params"]) + len(control["params"]) == len([p for p in job.task.parameters() if p.requires_grad])

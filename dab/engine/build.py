@@ -55,7 +55,10 @@ def build(config: dict[str, Any], workers: Workers, data: Any = None) -> Job:
 
 
 def parameter_groups(config: dict[str, Any], task: Task) -> list[Any]:
-    """What is trained; control variates in a group of their own, with a learning rate of their own."""
+    """What is trained; control variates in a group of their own, with their own learning rate and no weight decay.
+
+    Decay keeps the model from learning images by heart; a control variate that is held back only has more variance.
+    """
     trained = [p for p in task.parameters() if p.requires_grad]
     estimators = [m for m in task.modules() if isinstance(m, ObjectiveEstimator)]
     control = {id(p) for estimator in estimators for p in estimator.control_parameters()}
@@ -63,7 +66,8 @@ def parameter_groups(config: dict[str, Any], task: Task) -> list[Any]:
     if not lowering:
         return trained
     rate = config["optimizer"]["lr"] * config["trainer"]["control_lr_scale"]
-    return [{"params": [p for p in trained if id(p) not in control]}, {"params": lowering, "lr": rate}]
+    undecayed = {"weight_decay": 0.0} if "weight_decay" in config["optimizer"] else {}  # not every optimizer has it
+    return [{"params": [p for p in trained if id(p) not in control]}, {"params": lowering, "lr": rate, **undecayed}]
 
 
 def build_data(config: dict[str, Any], workers: Workers) -> Any:
