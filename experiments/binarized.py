@@ -264,14 +264,15 @@ def name(row: str) -> str:
 
 
 def figures(records: Records, plan: Sequence[Cell], data: str, folder: Path) -> str:
-    """Validation bound against steps and against time."""
+    """Validation bound against steps and against time: of the equal budget, then of the long runs."""
     drawn = []
-    for x, xlabel in {"step": "steps", "seconds": "seconds of training, one thread"}.items():
-        curves = {name(row): [curve(r, x) for r in records.where(plan, row, data)] for row in ROWS}
-        series, low, high = _framed({row: points for row, of_row in curves.items() if (points := band(of_row))})
-        path = f"figures/binarized_{data}_{x}.png"
-        if lines_figure(folder / path, series, xlabel, "validation ELBO, nats", TITLES[data], ylim=(low, high)):
-            drawn.append(f"![Validation ELBO against {xlabel}]({path})")
+    for column, title in {data: TITLES[data], f"{data}-long": TITLES[data] + ", long runs"}.items():
+        for x, xlabel in {"step": "steps", "seconds": "seconds of training, one thread"}.items():
+            curves = {name(row): [curve(r, x) for r in records.where(plan, row, column)] for row in ROWS}
+            series, low, high = _framed({row: points for row, of_row in curves.items() if (points := band(of_row))})
+            path = f"figures/binarized_{column.replace('-', '_')}_{x}.png"
+            if lines_figure(folder / path, series, xlabel, "validation ELBO, nats", title, ylim=(low, high)):
+                drawn.append(f"![Validation ELBO against {xlabel}]({path})")
     return "\n" + "\n\n".join(drawn) + "\n" if drawn else ""
 
 
