@@ -9,7 +9,7 @@ JOBS ?= 2
 .DEFAULT_GOAL := help
 SCALE ?= cpu
 
-.PHONY: help install train test test-all lint bench figure-bridge clean reproduce-table-sorting reproduce-figure-ponder reproduce-table-binarized status
+.PHONY: help install train test test-all lint bench figure-bridge figure-toy-variance clean reproduce-table-sorting reproduce-figure-ponder reproduce-table-binarized status
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-24s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ bench: $(READY) ## Measure speed against bare PyTorch; prints a table and writes
 
 figure-bridge: $(READY) ## Draw the paper's toy figure: a learned bridge and its gradient, three moments of training
 	$(PY) scripts/figure_bridge.py
+
+figure-toy-variance: $(READY) ## Draw the toy of REBAR and RELAX: loss and gradient variance of four estimators (about 40 seconds)
+	$(PY) scripts/figure_toy_variance.py
 
 reproduce-table-sorting: $(READY) ## Run what the sorting study misses, then render its table [SCALE=smoke|cpu|paper JOBS=n]
 	$(PY) -m experiments sorting --scale $(SCALE) --jobs $(JOBS)

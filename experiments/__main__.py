@@ -12,7 +12,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m experiments", description="Run what a study misses, then render.")
     parser.add_argument("study", choices=report.STUDIES)
     parser.add_argument("--scale", choices=SCALES, default="cpu")
-    parser.add_argument("--jobs", type=int, default=2, help="runs at a time; the cores are shared between them")
+    parser.add_argument("--jobs", type=int, default=2, help="runs at a time, one thread each")
     parser.add_argument("--only", default="", help="only cells whose id contains this")
     parser.add_argument("--status", action="store_true", help="done, running, failed or missing, for each cell")
     parser.add_argument("--render", action="store_true", help="only render what there is")

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
+from experiments.calibration import LINEAR, RIVALS, calibration, quoted
 from experiments.figures import Band, band, lines_figure
-from experiments.statistics import RULE, Printed, Sample, best_until, compare, verdict
-from experiments.study import Cell, Record, Records, Study, clock, grid, training_time
+from experiments.statistics import RULE, Printed, Sample, at_least, best_until, compare, verdict
+from experiments.study import Cell, Record, Records, Study, grid, training_time, validation_curve
 from experiments.tables import duration, human, latex, markdown
 
 METRIC = "test/elbo"
@@ -51,34 +52,14 @@ LONG = {
     row: [f"experiment=binarized/long_{file}"]
     for row, file in {DAB: "dense", "Matched bridge": "matched", "ReinMax": "reinmax", "REBAR": "rebar"}.items()
 }
+SHOWCASE = {"Showcase, REBAR": ["experiment=binarized/showcase"]}
 OMNIGLOT_STEPS = "budget.cpu.steps=50000"  # a third of the images, and learned by heart sooner
-
-# Calibration: the two rivals in their own setting, against the numbers they print.
-RIVALS = {row: [*ROWS[row], "protocol=rebar"] for row in ("REBAR", "RELAX")}
-LINEAR = {"linear": [], "linear2": ["model.layers=2"]}
-RELAX_TABLE = {  # Grathwohl et al. 2018, "Highest obtained validation ELBO", static MNIST
-    ("REBAR", "linear"): -114.32,
-    ("RELAX", "linear"): -113.62,
-    ("REBAR", "linear2"): -101.20,
-    ("RELAX", "linear2"): -100.85,
-}
 
 # What the paper prints: 9,933 epochs of MNIST and 2,366 of Omniglot, best on the test set, not a bound (see the text).
 PAPER = {
     (PRINTED, "mnist"): Printed(-109.59, runs=1, samples=9933 * 50_000),
     (PRINTED, "omniglot"): Printed(-125.19, runs=1, samples=2366 * 24_345),
 }
-# Who prints what, under which protocol: net, data, bound and selection differ, so these are no verdicts on our rows.
-QUOTED = (
-    ("DAB paper", "one ReLU layer", "DAB", "test, picked on test; KL on the bridge", "−109.59", "−125.19"),
-    ("DAB paper, quoting RELAX", "two tanh layers", "REBAR", "validation", "−111.12", "−127.51"),
-    ("DAB paper, quoting RELAX", "two tanh layers", "RELAX", "validation", "−119.19", "−128.20"),
-    ("RELAX paper, left out there", "one layer, linear", "REBAR", "validation", "−114.32", "−122.44"),
-    ("RELAX paper, left out there", "one layer, linear", "RELAX", "validation", "−113.62", "−122.11"),
-    ("RELAX paper, left out there", "two layers, linear", "REBAR", "validation", "−101.20", "−115.83"),
-    ("RELAX paper, left out there", "two layers, linear", "RELAX", "validation", "−100.85", "−115.42"),
-)
-
 CLAIMS = (
     (DAB, "REBAR"),
     (DAB, "RELAX"),
@@ -103,11 +84,11 @@ def cells(scale: str) -> list[Cell]:
     if scale == "smoke":
         twice = {row: ROWS[row] for row in (DAB, "Straight-through")}  # enough to see a spread
         both = [*grid(ROWS, {"digits": []}, (0,)), *grid(twice, {"digits": []}, (1,))]
-        return [*both, *grid(RIVALS, LINEAR, (0,)), *grid(LONG, {"digits-long": []}, (0,))]
+        return [*both, *grid(RIVALS, LINEAR, (0,)), *grid({**LONG, **SHOWCASE}, {"digits-long": []}, (0,))]
     return [
         *grid(ROWS, {"mnist": DATA["mnist"]}, SEEDS[:1]),
         *grid(RIVALS, {"linear": LINEAR["linear"]}, (0,)),
-        *grid(LONG, {"mnist-long": DATA["mnist"]}, (0,)),
+        *grid({**LONG, **SHOWCASE}, {"mnist-long": DATA["mnist"]}, (0,)),
         *grid(ROWS, {"omniglot": DATA["omniglot"]}, SEEDS[:1]),
         *grid(ROWS, DATA, SEEDS[1:]),
         *grid(LONG, {"omniglot-long": [*DATA["omniglot"], OMNIGLOT_STEPS]}, (0,)),
@@ -123,6 +104,7 @@ def render(records: Records, scale: str, folder: Path) -> str:
             parts += [f"\n## {TITLES[data]}\n", table(records, plan, scale, data, folder)]
             parts += [
                 printed_bound(records, plan, data),
+                place(records, plan, data),
                 equal_time(records, plan, data),
                 figures(records, plan, data, folder),
             ]
@@ -208,12 +190,6 @@ def values(found: Iterable[Record], metric: str) -> tuple[float, ...]:
     return tuple(record["metrics"][metric] for record in found)
 
 
-def curve(record: Record, x: str) -> list[tuple[float, float]]:
-    """(step or seconds, validation ELBO) at every evaluation."""
-    column = clock(record) if x == "seconds" else x
-    return list(zip(record["curve"].get(column, ()), record["curve"]["valid/elbo"]))
-
-
 def printed_bound(records: Records, plan: Sequence[Cell], data: str) -> str:
     """The number that the paper's formula gives, and its distance to the bound."""
     found = records.where(plan, PRINTED, data)
@@ -225,6 +201,30 @@ def printed_bound(records: Records, plan: Sequence[Cell], data: str) -> str:
         f"*{PRINTED}*, {abs(excess):.2f} nats {'above' if excess > 0 else 'below'} the true ELBO of the same weights. "
         "Its verdict is on that number.\n"
     )
+
+
+def place(records: Records, plan: Sequence[Cell], data: str) -> str:
+    """Where the paper's estimator stands at the equal budget, and whether longer training brings it up."""
+    means = {row: Sample(values(found, METRIC)).mean for row in ROWS if (found := records.where(plan, row, data))}
+    if DAB not in means or len(means) < 2:
+        return ""
+    order = sorted(means, key=lambda row: -means[row])
+    text = (
+        f"\n**Where DAB stands.** At equal steps the dense bridge is number {order.index(DAB) + 1} of {len(order)} rows"
+        f", {means[order[0]] - means[DAB]:.1f} nats behind the best ({name(order[0])})."
+    )
+    runs = {row: found[0] for row in LONG if (found := records.where(plan, row, f"{data}-long"))}
+    if DAB in runs and len(runs) > 1:
+        dab, best = runs[DAB], max(runs, key=lambda row: runs[row]["best"]["value"])
+        behind = runs[best]["best"]["value"] - dab["best"]["value"]
+        passed = at_least(validation_curve(runs[best], "seconds"), dab["best"]["value"])
+        text += f" Of the long runs *{best}* has the best validation ELBO" + (
+            f", and the dense bridge does not catch up: it ends {behind:.1f} nats lower after "
+            f"{duration(training_time(dab))}, a level that {best} passes within {duration(passed)} of its own run."
+            if best != DAB and passed is not None
+            else "."
+        )
+    return text + "\n"
 
 
 def equal_time(records: Records, plan: Sequence[Cell], data: str) -> str:
@@ -241,7 +241,7 @@ def equal_time(records: Records, plan: Sequence[Cell], data: str) -> str:
 
 
 def _best(found: Iterable[Record], seconds: float) -> Sample | None:
-    reached = [best_until(curve(record, "seconds"), seconds) for record in found]
+    reached = [best_until(validation_curve(record, "seconds"), seconds) for record in found]
     measured = tuple(value for value in reached if value is not None)
     return Sample(measured) if measured else None
 
@@ -268,7 +268,10 @@ def figures(records: Records, plan: Sequence[Cell], data: str, folder: Path) -> 
     drawn = []
     for column, title in {data: TITLES[data], f"{data}-long": TITLES[data] + ", long runs"}.items():
         for x, xlabel in {"step": "steps", "seconds": "seconds of training, one thread"}.items():
-            curves = {name(row): [curve(r, x) for r in records.where(plan, row, column)] for row in ROWS}
+            curves = {
+                name(row): [validation_curve(r, x) for r in records.where(plan, row, column)]
+                for row in (*ROWS, *SHOWCASE)
+            }
             series, low, high = _framed({row: points for row, of_row in curves.items() if (points := band(of_row))})
             path = f"figures/binarized_{column.replace('-', '_')}_{x}.png"
             if lines_figure(folder / path, series, xlabel, "validation ELBO, nats", title, ylim=(low, high)):
@@ -285,51 +288,11 @@ def _framed(series: Mapping[str, Band]) -> tuple[dict[str, Band], float, float]:
     return framed, low, high + 1
 
 
-def calibration(records: Records, plan: Sequence[Cell], scale: str, folder: Path) -> str:
-    """REBAR and RELAX in their own setting, against what their authors print."""
-    rows, drawn = [], []
-    for column, title in {"linear": "One layer, linear", "linear2": "Two layers, linear"}.items():
-        found = {row: records.where(plan, row, column) for row in RIVALS}
-        rows += [[title, row, f"{RELAX_TABLE[row, column]:.2f}", *_reached(of_row)] for row, of_row in found.items()]
-        series = {row: band([curve(r, "step") for r in of_row]) for row, of_row in found.items()}
-        levels = {f"{row}, printed (2 M steps)": RELAX_TABLE[row, column] for row in RIVALS}
-        window = {"ylim": (min(levels.values()) - 15, max(levels.values()) + 3), "xscale": "log"}
-        path, axes = f"figures/binarized_{column}.png", ("steps of batch 24", "validation ELBO, nats", title)
-        is_mnist = scale != "smoke"  # elsewhere the printed levels mean nothing
-        if lines_figure(folder / path, series, *axes, **({"levels": levels, **window} if is_mnist else {})):
-            drawn.append(f"![{title}: validation ELBO against steps]({path})")
-    head = (
-        "\n## Calibration: the rivals in their own setting\n\nREBAR and RELAX with the nets, data and optimizer of "
-        "their authors (`protocol=rebar`: linear, latents as −1 and 1, centred inputs, learned prior, batch 24), best "
-        "validation ELBO on static MNIST against the one printed in the RELAX paper after 2 M steps.\n\n"
-    )
-    text = head + markdown(("model", "row", "printed", "ours", "steps", "time"), rows)
-    return text + ("\n" + "\n\n".join(drawn) + "\n" if drawn else "")
-
-
-def _reached(found: Sequence[Record]) -> list[str]:
-    if not found:
-        return ["not run yet", "–", "–"]
-    best, seconds = max(r["best"]["value"] for r in found), training_time(found[0])
-    return [f"{best:.2f}", human(found[0]["steps"]), duration(seconds)]
-
-
-def quoted() -> str:
-    head = (
-        "\n## What is printed elsewhere\n\nThe paper compares itself with two rows of the RELAX paper's validation "
-        "table: its net of two tanh layers, whose public code has a decoder of 784 units and overfits. Of the linear "
-        "rows, left out there, those with two layers are ahead of everything in the paper's table, and on Omniglot "
-        "those with one layer too. The paper's own number takes the KL of the approximator's output, which is no bound "
-        "on log p(x) for the distribution that is sampled. None of these share net, data and bound with our rows.\n\n"
-    )
-    return head + markdown(("printed in", "net", "estimator", "bound", "MNIST", "Omniglot"), QUOTED)
-
-
 def headline(records: Records) -> str:
     """The paper's estimator, ours and the rival that is best on validation, on MNIST; then the long runs."""
     plan, rows = cells("cpu"), []
     wanted = [(row, "mnist") for row in (DAB, "Matched bridge", *_best_rival(records, plan))]
-    for row, column in [*wanted, *((row, "mnist-long") for row in LONG)]:
+    for row, column in [*wanted, *((row, "mnist-long") for row in (*LONG, *SHOWCASE))]:
         if found := records.where(plan, row, column):
             ours, label = Sample(values(found, METRIC)), row + (" (long)" if column.endswith("-long") else "")
             time = duration(sum(map(training_time, found)) / len(found))

@@ -1,4 +1,4 @@
-"""Runs what is missing: some `train.py` at a time, each with its share of the cores, each resumable."""
+"""Runs what is missing: some `train.py` at a time, one thread each, each resumable."""
 
 from __future__ import annotations
 
@@ -41,16 +41,13 @@ class Campaign:
         return 128 + self.stopped if self.stopped else int(self.failed > 0)
 
     def _start(self, cell: Cell) -> None:
-        quiet = ["logger.mode=disabled", f"trainer.threads={self._threads()}", f"paths.runs={RUNS}"]
+        quiet = ["logger.mode=disabled", f"paths.runs={RUNS}"]
         arguments = [sys.executable, str(ROOT / "train.py"), f"scale={self.scale}", *cell.command, *quiet]
         log = self._log(cell)
         log.parent.mkdir(parents=True, exist_ok=True)
         with open(log, "wb") as output:
             process = subprocess.Popen(arguments, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
         self.running[process] = cell
-
-    def _threads(self) -> int:
-        return max(1, (os.cpu_count() or 1) // self.jobs)
 
     def _log(self, cell: Cell) -> Path:
         return RUNS / "campaign-logs" / f"{self.scale}.{cell.id}.log"

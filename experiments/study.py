@@ -96,6 +96,12 @@ def training_time(record: Record) -> float:
     return record[clock(record)]
 
 
+def validation_curve(record: Record, x: str) -> list[tuple[float, float]]:
+    """(step or seconds, the metric that selects the weights) at every evaluation."""
+    column = clock(record) if x == "seconds" else x
+    return list(zip(record["curve"].get(column, ()), record["curve"][record["best"]["metric"]]))
+
+
 def records_of(study: Study, scale: str) -> Records:
     """Campaigns are kept in results/; smoke runs are not worth keeping."""
     return Records((RUNS / "smoke-results" if scale == "smoke" else ROOT / "results") / study.name / scale)

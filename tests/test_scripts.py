@@ -18,6 +18,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import bench  # noqa: E402
 import diagnose_sorter  # noqa: E402
 import figure_bridge  # noqa: E402
+import figure_toy_variance  # noqa: E402
 
 
 def test_toy_figure_gradient_grows_two_bumps_at_eps(tmp_path: Path) -> None:
@@ -27,6 +28,16 @@ def test_toy_figure_gradient_grows_two_bumps_at_eps(tmp_path: Path) -> None:
     assert gradient[at_eps].mean() > 4 * gradient[elsewhere].abs().mean()
     path = tmp_path / "bridge.png"
     figure_bridge.draw(seen, path)
+    assert path.stat().st_size > 10_000
+
+
+def test_toy_variance_figure_shows_control_variates_at_work(tmp_path: Path) -> None:
+    made = {name: figure_toy_variance.ESTIMATORS[name] for name in ("REINFORCE", "RELAX")}
+    curves = {name: figure_toy_variance.train(make(), lr, steps=500) for name, (make, lr) in made.items()}
+    (_, plain_loss, plain), (_, loss, variance) = (rows[-1] for rows in curves.values())
+    assert variance < plain / 50 and loss < plain_loss < curves["REINFORCE"][0][1]
+    path = tmp_path / "toy.png"
+    figure_toy_variance.draw(curves, path)
     assert path.stat().st_size > 10_000
 
 
