@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
-from experiments.calibration import LINEAR, RIVALS, calibration, quoted
+from experiments.calibration import COLUMNS, RIVALS, calibration, quoted
 from experiments.figures import Band, band, lines_figure
 from experiments.statistics import RULE, Printed, Sample, at_least, best_until, compare, verdict
 from experiments.study import Cell, Record, Records, Study, grid, training_time, validation_curve
@@ -84,15 +84,15 @@ def cells(scale: str) -> list[Cell]:
     if scale == "smoke":
         twice = {row: ROWS[row] for row in (DAB, "Straight-through")}  # enough to see a spread
         both = [*grid(ROWS, {"digits": []}, (0,)), *grid(twice, {"digits": []}, (1,))]
-        return [*both, *grid(RIVALS, LINEAR, (0,)), *grid({**LONG, **SHOWCASE}, {"digits-long": []}, (0,))]
+        return [*both, *grid(RIVALS, COLUMNS, (0,)), *grid({**LONG, **SHOWCASE}, {"digits-long": []}, (0,))]
     return [
         *grid(ROWS, {"mnist": DATA["mnist"]}, SEEDS[:1]),
-        *grid(RIVALS, {"linear": LINEAR["linear"]}, (0,)),
+        *grid(RIVALS, {column: COLUMNS[column] for column in ("linear", "linear-quick")}, (0,)),
         *grid({**LONG, **SHOWCASE}, {"mnist-long": DATA["mnist"]}, (0,)),
         *grid(ROWS, {"omniglot": DATA["omniglot"]}, SEEDS[:1]),
         *grid(ROWS, DATA, SEEDS[1:]),
         *grid(LONG, {"omniglot-long": [*DATA["omniglot"], OMNIGLOT_STEPS]}, (0,)),
-        *grid(RIVALS, {"linear2": LINEAR["linear2"]}, (0,)),
+        *(grid(RIVALS, {"linear2": COLUMNS["linear2"]}, (0,)) if scale == "paper" else []),  # hours a run
     ]
 
 
@@ -214,17 +214,23 @@ def place(records: Records, plan: Sequence[Cell], data: str) -> str:
         f", {means[order[0]] - means[DAB]:.1f} nats behind the best ({name(order[0])})."
     )
     runs = {row: found[0] for row in LONG if (found := records.where(plan, row, f"{data}-long"))}
-    if DAB in runs and len(runs) > 1:
-        dab, best = runs[DAB], max(runs, key=lambda row: runs[row]["best"]["value"])
-        behind = runs[best]["best"]["value"] - dab["best"]["value"]
-        passed = at_least(validation_curve(runs[best], "seconds"), dab["best"]["value"])
-        text += f" Of the long runs *{best}* has the best validation ELBO" + (
-            f", and the dense bridge does not catch up: it ends {behind:.1f} nats lower after "
-            f"{duration(training_time(dab))}, a level that {best} passes within {duration(passed)} of its own run."
-            if best != DAB and passed is not None
-            else "."
-        )
-    return text + "\n"
+    return text + (_long_place(runs) if DAB in runs and len(runs) > 1 else "") + "\n"
+
+
+def _long_place(runs: Mapping[str, Record]) -> str:
+    best = max(runs, key=lambda row: runs[row]["best"]["value"])
+    if best == DAB:
+        return " Of the long runs it has the best validation ELBO."
+    reached = runs[DAB]["best"]["value"]
+    passed = at_least(validation_curve(runs[best], "seconds"), reached)
+    train, test = ([runs[row]["metrics"][metric] for row in (DAB, best)] for metric in ("train/elbo", METRIC))
+    return (
+        f" Of the long runs *{best}* has the best validation ELBO, and the dense bridge does not catch up: it ends "
+        f"{runs[best]['best']['value'] - reached:.1f} nats lower after {duration(training_time(runs[DAB]))}, a level "
+        f"that {best} passes within {duration(passed or math.nan)} of its own run. The paper claims a smaller gap "
+        f"between training and test for DAB (1–2 nats against 5–10): here {train[0] - test[0]:.1f} against "
+        f"{train[1] - test[1]:.1f}, at a training ELBO of {train[0]:.1f} against {train[1]:.1f}."
+    )
 
 
 def equal_time(records: Records, plan: Sequence[Cell], data: str) -> str:
