@@ -58,7 +58,11 @@ def calibration(records: Records, plan: Sequence[Cell], scale: str, folder: Path
             if _layers(column) == layers
         }
         levels = {f"{row}, printed ({human(PRINTED_SAMPLES)})": RELAX_TABLE[row, layers] for row in RIVALS}
-        window = {"ylim": (min(levels.values()) - 15, max(levels.values()) + 3), "xscale": "log"}
+        window = {
+            "ylim": (min(levels.values()) - 15, max(levels.values()) + 3),
+            "xscale": "log",
+            "xlim": (2e5, 1.3 * PRINTED_SAMPLES),
+        }
         path, title = f"figures/binarized_linear_{layers}.png", f"Linear model, {layers} layer{'s' * (layers != 'one')}"
         is_mnist = scale != "smoke"  # elsewhere the printed levels mean nothing
         options = {"levels": levels, **window} if is_mnist else {}

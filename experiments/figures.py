@@ -54,7 +54,7 @@ def lines_figure(
     axes.set(xlabel=xlabel, ylabel=ylabel, title=title, **axis)
     if axes.get_xscale() == "log":
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.xaxis.set_major_formatter("{x:,g}")
+        axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.xaxis.set_minor_formatter(NullFormatter())
     axes.grid(alpha=0.3)
     axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
