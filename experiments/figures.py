@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from experiments.statistics import Sample
+from experiments.tables import human
 
 Band = Sequence[tuple[float, Sample]]  # (x, values over seeds)
 
@@ -54,7 +55,7 @@ def lines_figure(
     axes.set(xlabel=xlabel, ylabel=ylabel, title=title, **axis)
     if axes.get_xscale() == "log":
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.xaxis.set_major_formatter("{x:,.0f}")
+        axes.xaxis.set_major_formatter(lambda x, _: human(x))
         axes.xaxis.set_minor_formatter(NullFormatter())
     axes.grid(alpha=0.3)
     axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
