@@ -55,6 +55,8 @@ LONG = {
 SHOWCASE = {"Showcase, REBAR": ["experiment=binarized/showcase"]}
 OMNIGLOT_STEPS = "budget.cpu.steps=50000"  # a third of the images, and learned by heart sooner
 
+OTHER_IMAGES = ("omniglot",)  # which Omniglot the paper has is not known; the usual one is not this one
+
 # What the paper prints: 9,933 epochs of MNIST and 2,366 of Omniglot, best on the test set, not a bound (see the text).
 PAPER = {
     (PRINTED, "mnist"): Printed(-109.59, runs=1, samples=9933 * 50_000),
@@ -162,7 +164,7 @@ def line(records: Records, plan: Sequence[Cell], scale: str, row: str, column: s
         name,
         paper,
         ours.text(),
-        verdict(_as_printed(found), printed, found[0]["samples"]) if printed else "–",
+        _verdict(found, printed, column),
         f"{Sample(values(found, 'test/iwae_100')).mean:.2f}",
         f"{Sample(values(found, 'test/kl')).mean:.2f}",
         f"{Sample(values(found, 'train/elbo')).mean - ours.mean:.2f}",
@@ -173,6 +175,14 @@ def line(records: Records, plan: Sequence[Cell], scale: str, row: str, column: s
         duration(seconds),
         code,
     ]
+
+
+def _verdict(found: Sequence[Record], printed: Printed | None, column: str) -> str:
+    if printed is None:
+        return "–"
+    return (
+        "not comparable: data" if column in OTHER_IMAGES else verdict(_as_printed(found), printed, found[0]["samples"])
+    )
 
 
 def _as_printed(found: Iterable[Record]) -> Sample:
@@ -199,7 +209,7 @@ def printed_bound(records: Records, plan: Sequence[Cell], data: str) -> str:
     return (
         f"\nThe paper's own formula, with the KL of the approximator's output, gives {_as_printed(found).text()} for "
         f"*{PRINTED}*, {abs(excess):.2f} nats {'above' if excess > 0 else 'below'} the true ELBO of the same weights. "
-        "Its verdict is on that number.\n"
+        "A verdict, where there is one, is on that number.\n"
     )
 
 
