@@ -296,10 +296,10 @@ def figures(records: Records, plan: Sequence[Cell], data: str, folder: Path) -> 
 
 
 def _framed(series: Mapping[str, Band]) -> tuple[dict[str, Band], float, float]:
-    """A frame around the better half and as much again below, three times; rows that never enter it say so."""
+    """A frame around the better half and as much again below, three times, and DAB; who never enters it says so."""
     best = {row: max(sample.mean for _, sample in points) for row, points in series.items()}
     high, middle = max(best.values(), default=0.0), median(best.values()) if best else 0.0
-    low = high - 4 * (high - middle) - 1
+    low = min(high - 4 * (high - middle), best.get(DAB, high) - 4) - 1
     framed = {row + ("" if best[row] > low else " (below the frame)"): points for row, points in series.items()}
     return framed, low, high + 1
 
