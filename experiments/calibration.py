@@ -12,8 +12,8 @@ from experiments.tables import duration, human, markdown
 # Calibration: the two rivals in their own setting, against the numbers they print. Their 2 M steps with a constant
 # learning rate take hours here; the same model, data and bound trained by our optimizer show where the estimators end.
 RIVALS = {
-    "REBAR": ["experiment=binarized/rebar", "protocol=rebar"],
-    "RELAX": ["experiment=binarized/relax", "protocol=rebar"],
+    "REBAR": ["experiment=binarized/rebar", "recipe=rebar"],
+    "RELAX": ["experiment=binarized/relax", "recipe=rebar"],
 }
 QUICK = ["schedule=cosine", "optimizer.betas=[0.9,0.999]"]
 QUICK += ["budget.cpu.steps=100000", "budget.cpu.batch_size=128", "budget.cpu.lr=3e-3"]
@@ -73,7 +73,7 @@ def calibration(records: Records, plan: Sequence[Cell], scale: str, folder: Path
 
 INTRODUCTION = (
     "\n## Calibration: the rivals in their own setting\n\nREBAR and RELAX with the linear nets and the data of their "
-    "authors (`protocol=rebar`: latents as −1 and 1, centred inputs, output bias from the training mean, learned "
+    "authors (`recipe=rebar`: latents as −1 and 1, centred inputs, output bias from the training mean, learned "
     "prior), best validation ELBO on static MNIST against the one printed in the RELAX paper. *Their optimizer*: Adam "
     "with beta2 0.99999, batch 24, a constant learning rate; they train for 2 M steps. *Ours*: Adam with its usual "
     "betas, batch 128, the learning rate falling to zero.\n\n"

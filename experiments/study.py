@@ -11,9 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hydra import compose, initialize_config_dir
-
-from dab.engine.config import plain
+from dab.engine.compose import resolve
 from dab.engine.run import Run
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -119,8 +117,7 @@ def run_of(cell: Cell, scale: str) -> Run:
 @cache
 def _composed(scale: str, overrides: tuple[str, ...]) -> dict[str, Any]:
     """Composing takes a tenth of a second; the seeds of a cell share it."""
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        return plain(compose("config", [f"scale={scale}", *overrides]))
+    return resolve(ROOT / "conf", [f"scale={scale}", *overrides])
 
 
 def state(cell: Cell, scale: str, records: Records) -> str:

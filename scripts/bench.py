@@ -20,7 +20,6 @@ from typing import Any
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # as train.py does
 
 import torch
-from hydra import compose, initialize_config_dir
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset
@@ -28,7 +27,7 @@ from torch.utils.data import DataLoader, Dataset
 from dab import strip
 from dab.data.binarized import Binarized
 from dab.engine.build import Job, build
-from dab.engine.config import plain
+from dab.engine.compose import resolve
 from dab.engine.distributed import Workers
 from dab.engine.host import keep_freed_memory
 from dab.engine.loggers import NoLogger
@@ -43,8 +42,7 @@ Timed = Callable[[], None]
 
 
 def configuration(*overrides: str) -> dict[str, Any]:
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        return plain(compose("config", ["trainer.batch_size=1024", "logger=none", *overrides]))
+    return resolve(ROOT / "conf", ["trainer.batch_size=1024", "logger=none", *overrides])
 
 
 def our_loop(config: dict[str, Any], data: Any = None) -> Timed:

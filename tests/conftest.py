@@ -14,9 +14,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 import torch
-from hydra import compose, initialize_config_dir
 
-from dab.engine.config import plain
+from dab.engine.compose import resolve
 
 ROOT = Path(__file__).resolve().parents[1]
 QUIET = ["logger=none", "trainer.threads=1"]
@@ -29,8 +28,7 @@ def config(tmp_path: Path) -> Callable[..., dict[str, Any]]:
     """config("seed=1", ...) is the checked plain config of that command line, at smoke scale, below tmp_path."""
 
     def make(*overrides: str, scale: str = "smoke") -> dict[str, Any]:
-        with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-            return plain(compose("config", [f"scale={scale}", *QUIET, f"paths.runs={tmp_path}/runs", *overrides]))
+        return resolve(ROOT / "conf", [f"scale={scale}", *QUIET, f"paths.runs={tmp_path}/runs", *overrides])
 
     return make
 

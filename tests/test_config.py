@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_dir
 
-from dab.engine.config import ConfigError, check_command_line, fits, plain
+from dab.engine.compose import check_sweep, resolve
+from dab.engine.config import ConfigError
 from dab.engine.launch import describe
 from dab.engine.run import Run, run_hash
+from dab.engine.targets import KINDS, check_component, fits, locate
 
 ROOT = Path(__file__).resolve().parents[1]
 EXPERIMENTS = sorted(
@@ -31,7 +33,10 @@ EXPERIMENTS = sorted(
         ("scale=huge", "allowed: cpu, paper, smoke"),
         ("trainer.steps=0", "at least 1"),
         ("trainer.threads=0", "auto or a number"),
-        ("hard._target_=os.system", "only names starting with dab. or torch."),
+        ("optimizer.lr=fast", "optimizer.lr='fast' has the wrong type"),
+        ("optimizer.betas=[0.9]", "optimizer.betas=[0.9] has the wrong type"),
+        ("optimizer.fused=maybe", "optimizer.fused='maybe' has the wrong type"),
+        ("hard._target_=os.system", "is not a module class of dab"),
         ("hard._target_=dab.hard.Nothing", "cannot be imported"),
         ("seed=0,1", "add -m"),
         ("seed", "seed"),
@@ -39,7 +44,7 @@ EXPERIMENTS = sorted(
 )
 def test_a_mistake_is_told_in_one_line(override: str, says: str) -> None:
     with pytest.raises(ConfigError) as error:
-        check_command_line(ROOT / "conf", "config", [override])
+        resolve(ROOT / "conf", [override])
     assert says in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -53,13 +58,97 @@ def test_a_mistake_is_told_in_one_line(override: str, says: str) -> None:
 )
 def test_impossible_combinations_are_refused(overrides: list[str]) -> None:
     with pytest.raises(ConfigError, match="trainer"):
-        check_command_line(ROOT / "conf", "config", overrides)
+        resolve(ROOT / "conf", overrides)
 
 
-def test_every_value_of_a_sweep_is_checked() -> None:
-    check_command_line(ROOT / "conf", "config", ["data.length=5,10"], multirun=True)
-    with pytest.raises(ConfigError, match=r"data\.length='x'"):
-        check_command_line(ROOT / "conf", "config", ["seed=0,1", "data.length=5,x"], multirun=True)
+def test_every_name_in_a_sweep_is_checked_before_it_starts() -> None:
+    check_sweep(ROOT / "conf", ["model=dense_sorter,lstm_sorter"])
+    with pytest.raises(ConfigError, match="model=dense does not exist; did you mean dense_sorter"):
+        check_sweep(ROOT / "conf", ["seed=0,1", "model=dense_sorter,dense"])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "says"),
+    [
+        (
+            ["estimator=reinmax", "hard=kmeans"],
+            "ReinMax draws its Bernoulli or Categorical sample itself, given KMeans",
+        ),
+        (["estimator=disarm", "hard=categorical"], "Disarm draws its Bernoulli sample itself"),
+        (["estimator=reinmax"], "given Signum: use hard=bernoulli"),
+        (["estimator=straight_through", "approximator=matched"], "approximator=matched has no effect"),
+        (["estimator=no_hard", "hard.eps=0.1"], "hard.eps=0.1 has no effect: NoHard has no hard function"),
+        (["estimator=no_hard", "trainer.approximator_lr_scale=5"], "has no effect: NoHard has no approximator"),
+    ],
+)
+def test_what_would_have_no_effect_is_refused(overrides: list[str], says: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(says)):
+        resolve(ROOT / "conf", overrides)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "name"),
+    [
+        ([], "sorting/signum_dense"),
+        (["seed=3", "paths.runs=x", "trainer.devices=2"], "sorting/signum_dense"),
+        (["model=lstm_sorter", "model.ponder=2"], "sorting/signum_dense+lstm_sorter+ponder=2"),
+        (["model=lstm_sorter", "model.ponder=0"], "sorting/signum_dense+lstm_sorter"),
+        (["model=dense_sorter", "data.length=5"], "sorting/signum_dense"),  # what it is anyway
+        (["optimizer.lr=1e-2", "data.length=10"], "sorting/signum_dense+lr=0.01+length=10"),
+        (["model.widths=[64, 32]"], "sorting/signum_dense+widths=64,32"),
+        (["experiment=binarized/relax", "recipe=rebar", "data=digits"], "binarized/relax+rebar+digits"),
+    ],
+)
+def test_a_run_is_named_by_its_experiment_and_what_differs(overrides: list[str], name: str) -> None:
+    run = Run(resolve(ROOT / "conf", overrides))
+    assert run.name == name
+    assert run.dir.parent.name == name.rpartition("/")[2]
+
+
+HOSTILE = [
+    "os.system",
+    "builtins.eval",
+    "subprocess.getoutput",
+    "torch.os.system",
+    "torch.load",
+    "torch.hub.load",
+    "torch.utils.collect_env.run",
+    "torch.optim.optimizer.torch.os.system",
+    "torch.optim.lr_scheduler.LambdaLR",
+    "torch.nn.Linear",
+    "dab.engine.records.subprocess.getoutput",
+    "dab.engine.records.subprocess",
+    "dab.engine.records.Path",
+    "dab.engine.launch.launch",
+    "dab.engine.distributed.spawn",
+    "dab.engine.checkpoint.torch.load",
+    "dab.data.files.fetch",
+    "dab.hard.Signum.__init__",
+    "dab.hard.out_shape",
+    "dab",
+    "dab.",
+    "",
+    ".",
+    "importlib.import_module",
+]
+
+
+@pytest.mark.parametrize("component", KINDS)
+@pytest.mark.parametrize("target", HOSTILE)
+def test_a_target_outside_its_kind_is_refused(component: str, target: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        locate(component, {"_target_": target, "command": "touch /tmp/no"})
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("component", KINDS)
+def test_a_component_of_another_kind_is_refused(component: str, config) -> None:
+    made = config()
+    modules = {"hard", "estimator"}  # a hard function is a module like any other
+    for other in KINDS:
+        if other != component and not (component in modules and other in modules | {"model", "task"}):
+            with pytest.raises(ConfigError):
+                locate(component, made[other])
 
 
 def test_the_command_line_prints_no_traceback(train) -> None:
@@ -87,9 +176,14 @@ def test_every_experiment_opens_with_its_command(experiment: str) -> None:
 def test_every_file_of_every_group_composes() -> None:
     files = [p for p in (ROOT / "conf").rglob("*.yaml") if p.parent != ROOT / "conf" and "experiment" not in p.parts]
     assert len(files) > 15
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        for path in files:
-            plain(compose("config", [f"{path.parent.name}={path.stem}"]))
+    for path in files:
+        group = path.parent.name
+        companions = {"estimator": ["hard=bernoulli"], "hard": ["estimator=bridge"]}.get(group, [])
+        if path.stem == "no_hard":
+            companions = []
+        made = resolve(ROOT / "conf", [f"{group}={path.stem}", *companions])
+        if group in KINDS:
+            check_component(group, made[group])
 
 
 def test_hash_covers_what_defines_the_numbers_and_nothing_else(config) -> None:
@@ -116,12 +210,14 @@ def test_an_option_at_its_default_does_not_change_the_run(config) -> None:
 
 def test_a_part_the_estimator_does_not_use_does_not_change_the_run(config) -> None:
     plain_ste = run_hash(config("estimator=straight_through"))
-    assert run_hash(config("estimator=straight_through", "approximator=matched")) == plain_ste
+    assert run_hash(config("experiment=sorting/matched_cap4", "estimator=straight_through", "name=x")) == run_hash(
+        config("estimator=straight_through", "name=x")
+    )
     assert run_hash(config("estimator=straight_through", "hard.eps=0.1")) != plain_ste
 
 
-def test_the_paper_optimizer_brings_its_constant_schedule(config) -> None:
-    made = config("optimizer=paper")
+def test_the_paper_recipe_brings_its_constant_schedule(config) -> None:
+    made = config("recipe=paper")
     assert made["optimizer"]["lr"] == 1e-4
     assert made["schedule"]["_target_"].endswith("Constant")
 

@@ -49,7 +49,7 @@ def test_every_estimator_trains(name: str, config, no_curves) -> None:
 
 def test_training_lowers_the_bound_and_leaves_pictures(config) -> None:
     pace = ["trainer.steps=300", "trainer.batch_size=64", "optimizer.lr=3e-2", "optimizer.betas=[0.9,0.999]"]
-    made = config("experiment=binarized/reinmax", "protocol=rebar", *pace, "model.latents=20", "task.iwae_samples=[5]")
+    made = config("experiment=binarized/reinmax", "recipe=rebar", *pace, "model.latents=20", "task.iwae_samples=[5]")
     assert launch(made) == 0
     result = Run(made).result
     assert result["metrics"]["test/elbo"] > -26  # a model that does not use its latents stays at -27
@@ -118,8 +118,8 @@ def test_dry_run_tells_the_control_variate(config) -> None:
     assert "temperature=0.5, eta=1, learn=True" in text
 
 
-def test_the_rebar_protocol(config) -> None:
-    job = build(config("experiment=binarized/rebar", "protocol=rebar"), Workers())
+def test_the_rebar_recipe(config) -> None:
+    job = build(config("experiment=binarized/rebar", "recipe=rebar"), Workers())
     model = job.task.model
     assert [tuple(p.shape) for p in model.decoder.parameters()] == [(64, 200), (64,)]
     assert model.signed and model.centred and isinstance(model.prior, torch.nn.Parameter)

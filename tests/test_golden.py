@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from hydra import compose, initialize_config_dir
 
 from dab.engine.build import build
-from dab.engine.config import plain
+from dab.engine.compose import resolve
 from dab.engine.distributed import Workers
 from dab.engine.loggers import NoLogger
 from dab.engine.loop import Loop, Stop
@@ -27,14 +26,13 @@ STEPS = 20
 EXPERIMENTS = {
     "sorting/signum_dense": ["data.valid_size=64", "data.test_size=64"],
     "binarized/bridge_dense": ["data=digits"],
-    "binarized/rebar": ["data=digits", "protocol=rebar"],
+    "binarized/rebar": ["data=digits", "recipe=rebar"],
 }
 
 
 def first_losses(experiment: str, overrides: list[str]) -> list[float]:
     """The first per-step losses of the experiment as it stands at scale=cpu."""
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        made = plain(compose("config", [f"experiment={experiment}", "trainer.threads=1", *overrides]))
+    made = resolve(ROOT / "conf", [f"experiment={experiment}", "trainer.threads=1", *overrides])
     torch.set_num_threads(1)
     workers = Workers()
     job = build(made, workers)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from dab.engine.config import check_command_line
+from dab.engine.compose import check_sweep, resolve
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
@@ -51,8 +51,8 @@ def test_every_override_in_the_table_composes() -> None:
     commands = [c for row in rows for c in re.findall(r"`([^`]+)`", row) if "=" in c]
     assert len(commands) > 12
     for command in commands:
-        words = [w for w in command.split() if w != "-m"]
-        check_command_line(ROOT / "conf", "config", [w for w in words if "..." not in w], multirun="-m" in command)
+        words = [word for word in command.split() if word != "-m" and "..." not in word]
+        (check_sweep if "-m" in command else resolve)(ROOT / "conf", words)
 
 
 def test_every_make_target_named_in_the_readme_exists() -> None:

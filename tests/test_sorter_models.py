@@ -63,7 +63,7 @@ def test_lstm_shapes(every_step: bool) -> None:
     logits, penalty = model(x)
     assert logits.shape == (BATCH, LENGTH, LENGTH) and penalty.shape == (BATCH,)
     assert (penalty > 0).all()
-    assert LSTMSorter.code_shape((LENGTH,), hidden=HIDDEN, ponder=2) == (HIDDEN,)
+    assert LSTMSorter.code_shape((LENGTH,), dab.hard.Signum(), hidden=HIDDEN, ponder=2) == (HIDDEN,)
 
 
 @pytest.mark.parametrize("glimpses", [0, 1, 2])
@@ -74,7 +74,7 @@ def test_pointer_shapes(kind: type[PointerModel], glimpses: int) -> None:
     greedy, _ = model.eval()(x)
     assert forced.shape == greedy.shape == (BATCH, LENGTH, LENGTH)
     assert torch.equal(penalty, torch.zeros(BATCH))
-    assert kind.code_shape((LENGTH,), hidden=HIDDEN, glimpses=glimpses) == (HIDDEN,)
+    assert kind.code_shape((LENGTH,), dab.hard.Signum(), hidden=HIDDEN, glimpses=glimpses) == (HIDDEN,)
 
 
 @pytest.mark.parametrize("kind", POINTERS)

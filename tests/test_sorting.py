@@ -13,6 +13,7 @@ from dab import NoHard
 from dab.data.sorting import Sorting
 from dab.engine.launch import launch
 from dab.engine.run import Run
+from dab.hard import Signum
 from dab.metrics.sorting import all_or_none, per_element, right_places
 from dab.models.dense_sorter import DenseSorter
 from dab.tasks.sorting import place_loss
@@ -69,7 +70,7 @@ def test_model_shapes_and_input_scaling() -> None:
     model = DenseSorter(NoHard(), (4,), widths=(8, 16), input_shift=0.5, input_scale=2.0)
     logits, penalty = model(torch.rand(5, 4))
     assert logits.shape == (5, 4, 4) and penalty.shape == (5,)
-    assert model.code_shape((4,), widths=(8, 16)) == (16,)
+    assert model.code_shape((4,), Signum(), widths=(8, 16)) == (16,)
     seen = []
     model.encoder[0].register_forward_pre_hook(lambda _m, inputs: seen.append(inputs[0]))
     model(torch.full((1, 4), 1.5))

@@ -1,6 +1,6 @@
 """The only module that makes objects from configuration.
 
-In this order: data → hard + approximator → estimator → model → task → optimizer.
+In this order: data → hard → the shape of the model's code → approximator → estimator → model → task → optimizer.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from dab.engine.config import ConfigError, locate
+from dab.bridge import Bridge
 from dab.engine.distributed import Workers
-from dab.engine.run import takes
 from dab.engine.schedules import Schedule
+from dab.engine.targets import ConfigError, locate, options_of, takes
 from dab.estimators.objective import ObjectiveEstimator
+from dab.estimators.why_not import why_not
+from dab.hard import Categorical
 from dab.keys import key
 from dab.tasks.task import Task
 
@@ -34,11 +36,11 @@ class Job:
 
 def make(config: dict[str, Any], name: str, **runtime: Any) -> Any:
     """The object of one component: its YAML options plus what exists only at run time."""
-    return _call(name, locate(name, config[name]), config[name], **runtime)
+    options = {k: v for k, v in config[name].items() if k != "_target_"}
+    return _call(name, locate(name, config[name]), options, **runtime)
 
 
-def _call(name: str, function: Callable[..., Any], node: dict[str, Any], **runtime: Any) -> Any:
-    options = {k: v for k, v in node.items() if k != "_target_"}
+def _call(name: str, function: Callable[..., Any], options: dict[str, Any], **runtime: Any) -> Any:
     try:
         return function(**options, **runtime)
     except (TypeError, ValueError, FileNotFoundError) as error:
@@ -55,24 +57,48 @@ def build(config: dict[str, Any], workers: Workers, data: Any = None) -> Job:
 
 
 def parameter_groups(config: dict[str, Any], task: Task) -> list[Any]:
-    """What is trained; control variates in a group of their own, with their own learning rate and no weight decay.
+    """What is trained: the model, and where they are treated apart, approximators and control variates.
 
-    Decay keeps the model from learning images by heart; a control variate that is held back only has more variance.
+    Both learn something else than the task: an approximator to imitate (its gradient is hundreds of times the model's
+    at the start), a control variate to lower variance. Weight decay keeps the model from learning images by heart; a
+    control variate that is held back only has more variance.
     """
-    trained = [p for p in task.parameters() if p.requires_grad]
-    estimators = [m for m in task.modules() if isinstance(m, ObjectiveEstimator)]
-    control = {id(p) for estimator in estimators for p in estimator.control_parameters()}
-    lowering = [p for p in trained if id(p) in control]
-    if not lowering:
-        return trained
-    rate = config["optimizer"]["lr"] * config["trainer"]["control_lr_scale"]
-    undecayed = {"weight_decay": 0.0} if "weight_decay" in config["optimizer"] else {}  # not every optimizer has it
-    return [{"params": [p for p in trained if id(p) not in control]}, {"params": lowering, "lr": rate, **undecayed}]
+    trainer = config["trainer"]
+    apart = trainer["clip_apart"] and trainer["clip_norm"] is not None
+    scale, decay = trainer["approximator_lr_scale"], trainer["approximator_weight_decay"]
+    approximators = _parameters_of(_approximators(task)) if apart or scale != 1 or decay is not None else {}
+    control = {id(p) for m in task.modules() if isinstance(m, ObjectiveEstimator) for p in m.control_parameters()}
+    groups = [
+        _group(config, [p for p in task.parameters() if id(p) not in {*approximators, *control}]),
+        _group(config, list(approximators.values()), scale, decay),
+        _group(config, [p for p in task.parameters() if id(p) in control], trainer["control_lr_scale"], 0.0),
+    ]
+    return [group for group in groups if group["params"]]
+
+
+def _approximators(task: Task) -> list[nn.Module]:
+    return [m.approximator for m in task.modules() if isinstance(m, Bridge) and m.approximator is not None]
+
+
+def _parameters_of(modules: list[nn.Module]) -> dict[int, nn.Parameter]:
+    return {id(p): p for module in modules for p in module.parameters()}
+
+
+def _group(
+    config: dict[str, Any], parameters: list[nn.Parameter], scale: float = 1.0, decay: float | None = None
+) -> dict[str, Any]:
+    """One group of the optimizer. decay: instead of the optimizer's own, which not every one has"""
+    group: dict[str, Any] = {"params": [p for p in parameters if p.requires_grad]}
+    if scale != 1:
+        group["lr"] = config["optimizer"]["lr"] * scale
+    if decay is not None and "weight_decay" in options_of("optimizer", config["optimizer"]):
+        group["weight_decay"] = decay
+    return group
 
 
 def build_data(config: dict[str, Any], workers: Workers) -> Any:
     trainer = config["trainer"]
-    where = {"folder": config["paths"]["data"]} if takes(config["data"], "folder") else {}
+    where = {"folder": config["paths"]["data"]} if takes("data", config["data"], "folder") else {}
     return make(
         config,
         "data",
@@ -91,26 +117,32 @@ def build_task(config: dict[str, Any], input_shape: tuple[int, ...]) -> Task:
     """The task on the CPU; its initial weights are a function of the seed alone."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(key("weights", config["seed"]))
+        hard = make(config, "hard")
         model_class = locate("model", config["model"])
-        code_shape = _call("model", model_class.code_shape, config["model"], input_shape=input_shape)
-        estimator = build_estimator(config, code_shape)
+        options = options_of("model", config["model"])
+        code_shape = _call("model", model_class.code_shape, options, input_shape=input_shape, hard=hard)
+        estimator = build_estimator(config, hard, code_shape)
         if isinstance(estimator, ObjectiveEstimator) and not getattr(model_class, "takes_objective", False):
             raise ConfigError(
                 f"estimator: {type(estimator).__name__} needs the loss itself, which {model_class.__name__} does not "
                 "give it: choose a layer (bridge, straight_through, reinmax, ...), or model=vae_mlp with task=density"
             )
-        model = make(config, "model", estimator=estimator, input_shape=input_shape)
+        shape = {"code_shape": code_shape} if takes("model", config["model"], "code_shape") else {}
+        model = make(config, "model", estimator=estimator, input_shape=input_shape, **shape)
         return make(config, "task", model=model)
 
 
-def build_estimator(config: dict[str, Any], code_shape: tuple[int, ...]) -> nn.Module:
-    runtime: dict[str, Any] = {}
-    if takes(config["estimator"], "hard"):
-        runtime["hard"] = make(config, "hard")
-    if takes(config["estimator"], "approximator"):
-        runtime["approximator"] = make(config, "approximator", hard=runtime["hard"], in_shape=code_shape)
-    if takes(config["estimator"], "in_shape"):
+def build_estimator(config: dict[str, Any], hard: nn.Module, code_shape: tuple[int, ...]) -> nn.Module:
+    node = config["estimator"]
+    if reason := why_not(locate("estimator", node), hard, code_shape):
+        raise ConfigError(f"estimator and hard do not go together: {reason}")
+    runtime: dict[str, Any] = {"hard": hard} if takes("estimator", node, "hard") else {}
+    if takes("estimator", node, "approximator"):
+        runtime["approximator"] = make(config, "approximator", hard=hard, in_shape=code_shape)
+    elif takes("estimator", node, "in_shape"):
         runtime["in_shape"] = code_shape
+    if takes("estimator", node, "categorical"):
+        runtime["categorical"] = isinstance(hard, Categorical)
     estimator = make(config, "estimator", **runtime)
     try:  # on a copy: a try-out must not move running statistics
         objective = [_sum] if isinstance(estimator, ObjectiveEstimator) else []

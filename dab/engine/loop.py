@@ -148,7 +148,9 @@ class Loop:
 
     def _clip(self) -> None:
         if self.options["clip_norm"] is not None:
-            nn.utils.clip_grad_norm_(self.parameters, self.options["clip_norm"])
+            groups = [group["params"] for group in self.job.optimizer.param_groups]
+            for parameters in groups if self.options["clip_apart"] else [self.parameters]:
+                nn.utils.clip_grad_norm_(parameters, self.options["clip_norm"])
         elif self.options["clip_value"] is not None:
             nn.utils.clip_grad_value_(self.parameters, self.options["clip_value"])
 

@@ -13,23 +13,21 @@ import time
 from pathlib import Path
 from typing import IO, Any
 
-from dab.engine.config import COMPONENTS, TrainerSchema, locate
+from dab.engine.config import TrainerSchema
 from dab.engine.records import read_json, write_json
+from dab.engine.targets import COMPONENTS, locate, takes
+from dab.estimators.why_not import draws_itself
+from dab.hard import Bernoulli
 
 SCHEMA_VERSION = 1
 
 # What a run's numbers do not depend on: where it runs, how it is logged, where it is kept.
-_TRAINER_ELSEWHERE = ("device", "devices", "threads", "log_every", "save_every")
-_ELSEWHERE = ("paths", "logger", "dry_run", "force", "budget")
+TRAINER_ELSEWHERE = ("device", "devices", "threads", "log_every", "save_every")
+ELSEWHERE = ("paths", "logger", "dry_run", "force", "budget", "label")
 
 
 class RunBusy(Exception):
     """Another process is training in this directory."""
-
-
-def takes(node: dict[str, Any], option: str) -> bool:
-    """Whether the target of a component accepts `option`, e.g. an estimator an approximator."""
-    return option in inspect.signature(locate("component", node)).parameters
 
 
 def defining(config: dict[str, Any]) -> dict[str, Any]:
@@ -37,15 +35,24 @@ def defining(config: dict[str, Any]) -> dict[str, Any]:
 
     Options that stand at their default are left out, so that a new option does not turn old runs into strangers.
     """
-    part = {k: v for k, v in config.items() if k not in _ELSEWHERE}
-    trainer = {k: v for k, v in config["trainer"].items() if k not in _TRAINER_ELSEWHERE}
+    part = {k: v for k, v in config.items() if k not in ELSEWHERE}
+    trainer = {k: v for k, v in config["trainer"].items() if k not in TRAINER_ELSEWHERE}
+    if trainer["clip_norm"] is None:
+        trainer.pop("clip_apart", None)
     part["trainer"] = _without_defaults(trainer, inspect.signature(TrainerSchema))
     for name in COMPONENTS:
         part[name] = _without_defaults(config[name], inspect.signature(locate(name, config[name])))
     for unused in ("approximator", "hard"):
-        if not takes(config["estimator"], unused):
+        if not takes("estimator", config["estimator"], unused) and not _drawn(config, unused):
             part.pop(unused)
     return part
+
+
+def _drawn(config: dict[str, Any], component: str) -> bool:
+    """Whether it is the hard function of an estimator that draws it itself. A Bernoulli goes without saying."""
+    if component != "hard" or not draws_itself(locate("estimator", config["estimator"])):
+        return False
+    return locate("hard", config["hard"]) is not Bernoulli
 
 
 def _without_defaults(options: dict[str, Any], signature: inspect.Signature) -> dict[str, Any]:
@@ -63,12 +70,13 @@ def run_hash(config: dict[str, Any]) -> str:
 
 
 class Run:
-    """`<paths.runs>/<name>/<hash>/`, the only place a run writes to."""
+    """`<paths.runs>/<name>/<hash>/`, the only place a run writes to; its name is its experiment and what differs."""
 
     def __init__(self, config: dict[str, Any]):
         self.config = config
         self.hash = run_hash(config)
-        self.dir = Path(config["paths"]["runs"]) / config["name"] / self.hash
+        self.name = config["name"] + config.get("label", "")
+        self.dir = Path(config["paths"]["runs"]) / self.name / self.hash
         self._lock: IO[str] | None = None
 
     @property

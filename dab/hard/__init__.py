@@ -4,6 +4,7 @@ A hard function is any callable [B, ...] → [B, ...] that treats samples alike 
 input's dtype. The ones here are modules, one file each, and also tell
 
     bits_per_unit               information in one output unit, in bits; None if its values are real numbers
+    unit_shape                  of one unit, where that is more than a number: (classes,) for Categorical
     out_shape(in_shape)         shape of one sample after, from the shape before (both without batch)
 
 Your own function needs neither: `out_shape` below finds the shape by trying it.
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 
 from dab.hard.bernoulli import Bernoulli
 from dab.hard.binary import Binary
+from dab.hard.categorical import Categorical
 from dab.hard.kmeans import KMeans
 from dab.hard.signum import Signum
 from dab.hard.sort import Sort, Sort1d
@@ -24,7 +26,7 @@ from dab.hard.threshold import Threshold
 from dab.hard.topk import TopK
 from dab.surrogate import call_hard
 
-__all__ = ["Bernoulli", "Binary", "KMeans", "Signum", "Sort", "Sort1d", "Threshold", "TopK", "out_shape"]
+__all__ = ["Bernoulli", "Binary", "Categorical", "KMeans", "Signum", "Sort", "Sort1d", "Threshold", "TopK", "out_shape"]
 
 
 def out_shape(hard: Callable[[Tensor], Tensor], in_shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -1,5 +1,7 @@
 """Networks with a slot for an estimator.
 
-A model is built with `estimator, input_shape` and its own options, and tells with the static method
-`code_shape(input_shape, **options)` what the estimator will see. `model(x)` returns (output, penalty [B]).
+A model is built with `estimator, input_shape` and its own options; `model(x)` returns (output, penalty [B]). Before
+that, the static method `code_shape(input_shape, hard, **options)` tells what the estimator will see, from all of the
+model's options and the hard function that will stand there: `hard.bits_per_unit` sizes codes of a given number of bits.
+A model whose signature has `code_shape` is told it when it is built; `dab.models.code.shape_after` says what comes out.
 """

@@ -87,7 +87,7 @@ class OracleSorter(nn.Module):
         self.scale = nn.Parameter(torch.ones(()))
 
     @staticmethod
-    def code_shape(input_shape: tuple[int, ...]) -> tuple[int, ...]:
+    def code_shape(input_shape: tuple[int, ...], hard: nn.Module) -> tuple[int, ...]:
         return input_shape
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:

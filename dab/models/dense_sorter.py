@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 
 from torch import Tensor, nn
 
 from dab.activations import activation as make_activation
-from dab.models.code import width_after
+from dab.models.code import shape_after
 
 
 class DenseSorter(nn.Module):
@@ -37,11 +38,11 @@ class DenseSorter(nn.Module):
             layers += [nn.Linear(fan_in, fan_out), make_activation(activation)]
         self.encoder = nn.Sequential(*layers)
         self.estimator = estimator
-        self.read_out = nn.Linear(width_after(estimator, (widths[-1],)), length * length)
+        self.read_out = nn.Linear(math.prod(shape_after(estimator, (widths[-1],))), length * length)
 
     @staticmethod
     def code_shape(
-        input_shape: tuple[int, ...], widths: Sequence[int] = (128, 128, 256), **_: object
+        input_shape: tuple[int, ...], hard: nn.Module, widths: Sequence[int], **_: object
     ) -> tuple[int, ...]:
         if not widths:
             raise ValueError("widths needs at least one layer, the code that the hard function sees; got none")

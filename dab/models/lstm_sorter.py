@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dab.activations import activation as make_activation
-from dab.models.code import width_after
+from dab.models.code import shape_after
 from dab.precision import full_precision
 
 
@@ -35,7 +37,7 @@ class LSTMSorter(nn.Module):
         (length,) = input_shape
         if min(hidden, dense) < 1 or ponder < 0:
             raise ValueError(f"hidden and dense must be >= 1 and ponder >= 0, given {hidden}, {dense} and {ponder}")
-        code = width_after(estimator, (hidden,))
+        code = math.prod(shape_after(estimator, (hidden,)))
         if every_step and code != hidden:
             raise ValueError(
                 f"every_step=true feeds the hard value back as the next h, so the hard function must keep its {hidden} "
@@ -50,7 +52,7 @@ class LSTMSorter(nn.Module):
         self.read_out = nn.Linear(dense, length * length)
 
     @staticmethod
-    def code_shape(input_shape: tuple[int, ...], hidden: int = 256, **_: object) -> tuple[int, ...]:
+    def code_shape(input_shape: tuple[int, ...], hard: nn.Module, hidden: int, **_: object) -> tuple[int, ...]:
         return (hidden,)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:

@@ -139,7 +139,7 @@ class PointerModel(nn.Module):
         self.decoder = PointerDecoder(hidden, glimpses, mask_chosen)
 
     @staticmethod
-    def code_shape(input_shape: tuple[int, ...], hidden: int = 256, **_: object) -> tuple[int, ...]:
+    def code_shape(input_shape: tuple[int, ...], hard: nn.Module, hidden: int, **_: object) -> tuple[int, ...]:
         return (hidden,)  # for the uniform contract: no estimator ever sees it
 
     def encode(self, numbers: Tensor) -> tuple[Tensor, State]:

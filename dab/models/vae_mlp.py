@@ -81,7 +81,7 @@ class VAEMLP(nn.Module):
             self.register_buffer("prior", torch.zeros(latents))  # logits
 
     @staticmethod
-    def code_shape(input_shape: tuple[int, ...], latents: int = 200, **_: object) -> tuple[int, ...]:
+    def code_shape(input_shape: tuple[int, ...], hard: nn.Module, latents: int, **_: object) -> tuple[int, ...]:
         if latents < 1:
             raise ValueError(f"latents must be >= 1, given {latents}")
         return (latents,)

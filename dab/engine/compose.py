@@ -1,0 +1,148 @@
+"""From a command line to a checked config with a name, and from a mistake to one clear line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from dab.engine.config import ConfigError, allowed, first_line, omegaconf_line, plain
+from dab.engine.run import ELSEWHERE, TRAINER_ELSEWHERE
+from dab.engine.targets import locate, takes
+from dab.estimators.why_not import has_hard
+
+NAME_LENGTH = 100  # a run's directory must fit into a file system; the hash tells long ones apart
+
+
+def resolve(config_dir: Path, overrides: Sequence[str], config_name: str = "config") -> dict[str, Any]:
+    """The checked config of one command line; raises ConfigError."""
+    parsed = parse(overrides)
+    for override in parsed:
+        if override.is_sweep_override():
+            raise ConfigError(f"{override.input_line} names several values: add -m to train one run for each")
+    with initialize_config_dir(str(config_dir.resolve()), version_base="1.3"):
+        return settle(_compose(config_name, overrides), overrides, config_name)
+
+
+def settle(cfg: DictConfig, overrides: Sequence[str], config_name: str = "config") -> dict[str, Any]:
+    """The checked config of what Hydra composed from these overrides. Hydra must be initialised."""
+    config, parsed = plain(cfg), parse(overrides)
+    for override in parsed:
+        if reason := without_effect(config, override):
+            raise ConfigError(f"{override.input_line} has no effect: {reason}")
+    config["label"] = label(config, parsed, config_name)
+    return config
+
+
+def check_sweep(config_dir: Path, overrides: Sequence[str], config_name: str = "config") -> None:
+    """Compose every value of a sweep once and raise ConfigError where one does not exist.
+
+    What a job refuses later, an impossible combination say, is that job's failure alone. Hydra itself would report a
+    misspelt name over several lines, and without those that are allowed.
+    """
+    parsed = parse(overrides)
+    values = [list(o.sweep_string_iterator()) if o.is_sweep_override() else [] for o in parsed]
+    base = [f"{o.get_key_element()}={v[0]}" if v else str(o.input_line) for o, v in zip(parsed, values)]
+    swept = ((i, f"{o.get_key_element()}={v}") for i, (o, vs) in enumerate(zip(parsed, values)) for v in vs[1:])
+    variants: Iterator[list[str]] = chain([base], ([*base[:i], line, *base[i + 1 :]] for i, line in swept))
+    with initialize_config_dir(str(config_dir.resolve()), version_base="1.3"):
+        for variant in variants:
+            _compose(config_name, variant)
+
+
+def parse(overrides: Sequence[str]) -> list[Override]:
+    try:
+        return OverridesParser.create().parse_overrides(list(overrides))
+    except OverrideParseException as error:
+        raise ConfigError(first_line(error)) from error
+
+
+def without_effect(config: dict[str, Any], override: Override) -> str | None:
+    """Why something that was asked for would change nothing, or None."""
+    key, _, option = override.key_or_group.partition(".")
+    estimator = locate("estimator", config["estimator"])
+    fitted = key == "approximator" or (key == "trainer" and option.startswith("approximator_"))
+    if fitted and not takes("estimator", config["estimator"], "approximator"):
+        return f"{estimator.__name__} has no approximator; leave it out, or choose estimator=bridge"
+    if key == "hard" and not has_hard(estimator):
+        return f"{estimator.__name__} has no hard function; leave it out, or choose another estimator"
+    return None
+
+
+def label(config: dict[str, Any], overrides: Sequence[Override], config_name: str = "config") -> str:
+    """What tells a run from its experiment, for people: "+lstm_sorter+length=10". Hydra must be initialised.
+
+    An override that asks for what the experiment has anyway is left out, so that one run has one name.
+    """
+    asked = [o for o in overrides if _tells(o.key_or_group)]
+    if not asked:
+        return ""
+    groups = set(_groups())
+    start = [str(o.input_line) for o in overrides if o.key_or_group in ("experiment", "scale")]
+    choices = _baseline(config_name, *start).hydra.runtime.choices
+    chosen = [o for o in asked if o.key_or_group in groups and choices.get(o.key_or_group) != o.value()]
+    base = _baseline(config_name, *start, *(str(o.input_line) for o in chosen))
+    words = [str(o.value()) for o in chosen]
+    for override in asked:
+        key = override.key_or_group
+        if key not in groups and (value := _select(config, key)) != OmegaConf.select(base, key):
+            words.append(f"{key.rpartition('.')[2]}={value}")
+    return "".join("+" + re.sub(r"[^\w.=,-]+", "", word) for word in dict.fromkeys(words))[:NAME_LENGTH]
+
+
+def _baseline(config_name: str, *overrides: str) -> DictConfig:
+    return _composed(str(GlobalHydra.instance().config_loader().get_search_path()), config_name, overrides)
+
+
+@cache
+def _composed(_search_path: str, config_name: str, overrides: tuple[str, ...]) -> DictConfig:
+    """The cells of a study share their experiments."""
+    return _compose(config_name, overrides, hydra=True)
+
+
+def _tells(key: str) -> bool:
+    """Whether an override belongs to a run's name: it says more than which experiment, seed and scale, and where."""
+    part, _, option = key.partition(".")
+    if part == "trainer":
+        return option not in TRAINER_ELSEWHERE
+    return part not in ("experiment", "scale", "seed", *ELSEWHERE) or part == "budget"
+
+
+def _select(config: dict[str, Any], key: str) -> Any:
+    return OmegaConf.select(OmegaConf.create(config), key)
+
+
+def _compose(config_name: str, overrides: Sequence[str], hydra: bool = False) -> DictConfig:
+    try:
+        return compose(config_name, list(overrides), return_hydra_config=hydra)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ConfigError(_compose_line(error)) from error
+
+
+def _compose_line(error: Exception) -> str:
+    if isinstance(error, MissingConfigException) and error.options is not None and error.missing_cfg_file:
+        group, _, choice = str(error.missing_cfg_file).rpartition("/")
+        return f"{group}={choice} does not exist; {allowed(choice, error.options)}"
+    cause = error.__cause__
+    if isinstance(cause, OmegaConfBaseException):
+        return omegaconf_line(cause, _groups())
+    line = first_line(error)
+    if "No match in the defaults list" in str(error):
+        name = line.split("'")[1]
+        return f"{name} is neither a config group nor a key; {allowed(name, _groups())}"
+    return line
+
+
+def _groups() -> list[str]:
+    return [g for g in GlobalHydra.instance().config_loader().list_groups("") if g != "hydra"]

@@ -1,0 +1,46 @@
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dab.choice import one_of
+from dab.precision import working_dtype
+
+
+class Categorical(nn.Module):
+    """A sample of Cat(softmax(z)) over the last dimension, one-hot.  [B, ..., classes]
+
+    A unit is one choice: `classes` numbers that hold log2(classes) bits together.
+
+    evaluate    in evaluation mode: sample (as in training) or mode (the most likely class)
+    """
+
+    def __init__(self, classes: int = 8, evaluate: str = "sample") -> None:
+        super().__init__()
+        if classes < 2:
+            raise ValueError(f"classes must be at least 2, given {classes}")
+        self.classes = classes
+        self.evaluate = one_of("evaluate", evaluate, ("sample", "mode"))
+        self.bits_per_unit: float | None = math.log2(classes)
+        self.unit_shape = (classes,)
+
+    def forward(self, z: Tensor) -> Tensor:
+        self.out_shape(tuple(z.shape[1:]))
+        x = z.to(working_dtype(z))
+        if self.training or self.evaluate == "sample":
+            # The largest of logits with Gumbel noise. Clamped: the logarithm of a zero would hide its class for ever.
+            tiny = torch.finfo(x.dtype).tiny
+            x = x - torch.empty_like(x).exponential_().clamp_(min=tiny).log()
+        return F.one_hot(x.argmax(-1), self.classes).to(z.dtype)
+
+    def out_shape(self, in_shape: tuple[int, ...]) -> tuple[int, ...]:
+        if len(in_shape) < 1 or in_shape[-1] != self.classes:
+            raise ValueError(
+                f"Categorical with {self.classes} classes needs samples of shape [..., {self.classes}], given "
+                f"{list(in_shape)}: reshape them, or change classes"
+            )
+        return tuple(in_shape)
+
+    def extra_repr(self) -> str:
+        return f"classes={self.classes}, evaluate={self.evaluate}"
