@@ -7,7 +7,18 @@ y, penalty = bridge(z)
 from dab import approximators, estimators, hard
 from dab.bridge import Bridge
 from dab.estimators import NoHard, StraightThrough, TrueGradient
+from dab.fitted import FittedBridge
 from dab.strip import strip
 
 __version__ = "0.1.0"
-__all__ = ["Bridge", "NoHard", "StraightThrough", "TrueGradient", "approximators", "estimators", "hard", "strip"]
+__all__ = [
+    "Bridge",
+    "FittedBridge",
+    "NoHard",
+    "StraightThrough",
+    "TrueGradient",
+    "approximators",
+    "estimators",
+    "hard",
+    "strip",
+]

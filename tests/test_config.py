@@ -72,7 +72,7 @@ def test_every_name_in_a_sweep_is_checked_before_it_starts() -> None:
     [
         (
             ["estimator=reinmax", "hard=kmeans"],
-            "ReinMax draws its Bernoulli or Categorical sample itself, given KMeans",
+            "ReinMax draws its Bernoulli or Categorical sample itself",
         ),
         (["estimator=disarm", "hard=categorical"], "Disarm draws its Bernoulli sample itself"),
         (["estimator=reinmax"], "given Signum: use hard=bernoulli"),
