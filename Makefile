@@ -20,7 +20,7 @@ $(READY): pyproject.toml constraints.txt scripts/install.sh
 
 install: $(READY) ## Build .venv with the pinned versions (every other target does this when needed)
 
-train: $(READY) ## Train the default job: a network with a hard signum learns to sort five numbers (about 2 minutes)
+train: $(READY) ## Train the default job: a network with a hard signum learns to sort five numbers
 	$(PY) train.py $(ARGS)
 
 test: $(READY) ## Run the test suite (a few minutes on two cores)

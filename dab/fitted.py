@@ -38,7 +38,18 @@ class FittedBridge(Bridge):
     perturbed   further calls of `hard` a step, at z + spread · std_z · noise: what happens around the batch
     spread      of these perturbations
     momentum    of the running means
+
+    `misfit` is the share of the outputs' variance that the last fit left unexplained.
     """
+
+    mean_z: Tensor
+    mean_h: Tensor
+    past_z: Tensor
+    past_h: Tensor
+    moments: Tensor
+    seen: Tensor  # pairs
+    updates: Tensor
+    misfit: Tensor
 
     def __init__(
         self,
