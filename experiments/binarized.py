@@ -110,7 +110,7 @@ def render(results: Results) -> list[Part]:
         if places := results.column(data):
             table = tables.row_table(places, TABLE, f"Density estimation, {title}", file=f"binarized_{data}")
             parts += [[Heading(title), table], printed_bound(results, data), standing(results, data)]
-            parts += [tables.equal_time(results.among(ROWS, data), "ELBO", NAME), figures(results, data)]
+            parts += [tables.equal_time(results.among(ROWS, data), VALID, "ELBO", NAME), figures(results, data)]
             parts += [tables.against(results, CLAIMS, ELBO, (data, ""), "nats of test ELBO", NAME)]
     return [*parts, calibration(results), quoted()]
 
@@ -134,7 +134,7 @@ def standing(results: Results, data: str) -> Part:
     text = sentences.standing(results.at(DAB, data), results.among(ROWS, data), ELBO, who, unit, NAME)
     ours, places = results.at(DAB, data, "long"), results.among(LONG, data, "long")
     if ours and len(places) > 1:
-        text += " " + sentences.catching_up(ours, chosen(places), who, "ELBO", unit) + gap(ours, chosen(places))
+        text += " " + sentences.catching_up(ours, chosen(places), VALID, who, "ELBO", unit) + gap(ours, chosen(places))
     return [Text(f"**Where DAB stands.** {text}")] if text else []
 
 

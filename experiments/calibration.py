@@ -47,7 +47,7 @@ TABLE = [
     tables.Column("model and optimizer", lambda place: SETTINGS[place.column], always=True),
     tables.ROW,
     tables.Column("printed", lambda place: f"{RELAX_TABLE[layers(place)][place.row]:.2f}", always=True),
-    tables.Column("ours", lambda place: f"{max(place.selected.values):.2f}", empty="not run yet"),
+    tables.Column("ours", lambda place: f"{max(place.selected().values):.2f}", empty="not run yet"),
 ]
 
 

@@ -59,10 +59,9 @@ class Place:
     def sample(self, metric: Metric) -> Sample:
         return Sample.of(self.values(metric))
 
-    @property
-    def selected(self) -> Sample:
+    def selected(self, factor: float = 1.0) -> Sample:
         """What the metric that selects the weights was at its best, on validation."""
-        return Sample.of({seed: record["best"]["value"] for seed, record in self.records.items()})
+        return Sample.of({seed: factor * record["best"]["value"] for seed, record in self.records.items()})
 
     @property
     def selects(self) -> Metric:
@@ -112,9 +111,9 @@ class Place:
         samples, seconds = (self.reached(level, x, metric) for x in ("samples", "seconds"))
         return [(samples[seed], seconds[seed]) for seed in samples if seed in seconds]
 
-    def best_within(self, seconds: float) -> Sample | None:
+    def best_within(self, seconds: float, metric: Metric | None = None) -> Sample | None:
         """The best of the validation curves until then."""
-        best = {seed: best_until(curve, seconds) for seed, curve in self.curves("seconds").items()}
+        best = {seed: best_until(curve, seconds) for seed, curve in self.curves("seconds", metric).items()}
         measured = {seed: value for seed, value in best.items() if value is not None}
         return Sample.of(measured) if measured else None
 
@@ -161,7 +160,7 @@ def ranked(places: Iterable[Place], metric: Metric) -> list[Place]:
 
 def chosen(places: Iterable[Place]) -> Place:
     """The place one would choose by validation alone."""
-    return max(places, key=lambda place: place.selected.mean)
+    return max(places, key=lambda place: place.selected().mean)
 
 
 def clock(record: Record) -> str:

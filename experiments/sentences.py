@@ -23,15 +23,18 @@ def standing(ours: Place, places: Sequence[Place], metric: Metric, who: str, uni
     )
 
 
-def catching_up(ours: Place, best: Place, who: str, what: str, unit: str) -> str:
-    """Whether longer training brings `ours` up to the best long run, and when that one was where `ours` ends."""
+def catching_up(ours: Place, best: Place, metric: Metric, who: str, what: str, unit: str) -> str:
+    """Whether longer training brings `ours` up to the best long run, and when that one was where `ours` ends.
+
+    `metric` is the one that selects the weights, on validation.
+    """
     if best is ours:
         return f"Of the long runs it has the best validation {what}."
-    end = ours.selected.mean
-    passed = fmean(best.reached(end, "seconds").values() or [math.nan])
+    end, top = (place.selected(metric.factor).mean for place in (ours, best))
+    passed = fmean(best.reached(end, "seconds", metric).values() or [math.nan])
     return (
         f"Of the long runs *{best.row}* has the best validation {what}, and {who} does not catch up: it ends "
-        f"{best.selected.mean - end:.1f} {unit} lower after {duration(ours.seconds)}, a level that {best.row} passes "
+        f"{top - end:.1f} {unit} lower after {duration(ours.seconds)}, a level that {best.row} passes "
         f"within {duration(passed)} of its own run."
     )
 

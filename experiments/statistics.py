@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -76,11 +76,13 @@ PaperNumbers = Mapping[tuple[str, str], Printed]  # by (row, column)
 
 
 def printed(
-    columns: Sequence[str], rows: Mapping[str, Sequence[float | tuple[float, float] | None]], **shared: float
+    columns: Iterable[str],
+    rows: Mapping[str, Sequence[float | tuple[float, float] | None]],
+    samples: float | None = None,
 ) -> dict[tuple[str, str], Printed]:
     """A paper's table: for each row its numbers along `columns`, as mean, (mean, std), or None where it has none."""
     return {
-        (row, column): Printed(*(number if isinstance(number, tuple) else (number,)), **shared)  # type: ignore[arg-type]
+        (row, column): Printed(*(number if isinstance(number, tuple) else (number, None)), samples=samples)
         for row, numbers in rows.items()
         for column, number in zip(columns, numbers)
         if number is not None
@@ -105,15 +107,15 @@ def verdict(ours: Sample, printed: Printed | None, samples: float) -> str:
     return _judged("better", ours)
 
 
-def compare(one: Sample, two: Sample) -> str:
+def compare(one: Sample, two: Sample, digits: int = 2) -> str:
     """ "ahead by 1.20 ± 0.30", "behind by ..." or "level": by two standard errors, as if the seeds were strangers."""
     difference = one.mean - two.mean
     if min(one.n, two.n) < 2:
-        return f"{difference:+.2f} (too few runs to judge)"
+        return f"{difference:+.{digits}f} (too few runs to judge)"
     error = math.hypot(one.std / math.sqrt(one.n), two.std / math.sqrt(two.n))
     if abs(difference) <= 2 * error:
-        return f"level ({difference:+.2f} ± {error:.2f})"
-    return f"{'ahead' if difference > 0 else 'behind'} by {abs(difference):.2f} ± {error:.2f}"
+        return f"level ({difference:+.{digits}f} ± {error:.{digits}f})"
+    return f"{'ahead' if difference > 0 else 'behind'} by {abs(difference):.{digits}f} ± {error:.{digits}f}"
 
 
 def _judged(word: str, ours: Sample) -> str:
@@ -145,11 +147,10 @@ class Paired:
         return None
 
     def text(self, digits: int = 2) -> str:
-        mean, (low, high) = self.leads.mean, sorted(self.interval, key=abs)
+        mean, (low, high) = self.leads.mean, self.interval
         if not self.is_level:
-            word = "ahead" if mean > 0 else "behind"
-            return f"{word} by {abs(mean):.{digits}f} ({abs(low):.{digits}f} to {abs(high):.{digits}f})"
-        low, high = self.interval
+            word, (near, far) = "ahead" if mean > 0 else "behind", sorted((abs(low), abs(high)))
+            return f"{word} by {abs(mean):.{digits}f} ({near:.{digits}f} to {far:.{digits}f})"
         needed = self.seeds_to_tell()
         tell = f"{needed} seeds would tell" if needed else "not to be told apart"
         return f"level ({mean:+.{digits}f}, {low:+.{digits}f} to {high:+.{digits}f}; {tell})"
@@ -161,12 +162,12 @@ def paired(one: Sample, two: Sample) -> Paired:
     return Paired(Sample.of({seed: ours[seed] - theirs[seed] for seed in ours if seed in theirs}))
 
 
-def compare_paired(one: Sample, two: Sample) -> str:
+def compare_paired(one: Sample, two: Sample, digits: int = 2) -> str:
     """By PAIRED_RULE."""
     pair = paired(one, two)
     if pair.leads.n < 2:
-        return f"{one.mean - two.mean:+.2f} (too few shared seeds to judge)"
-    return pair.text()
+        return f"{one.mean - two.mean:+.{digits}f} (too few shared seeds to judge)"
+    return pair.text(digits)
 
 
 def _t(probability: float, freedom: int) -> float:

@@ -105,7 +105,7 @@ def compared(
     at: At,
     against: At | None = None,
     name: Name = str,
-    judge: Callable[[Sample, Sample], str] = compare,
+    judge: Callable[[Sample, Sample, int], str] = compare,
 ) -> list[list[str]]:
     """[row, against, is] for each pair of rows that have records, the second one at `against` if that is elsewhere.
 
@@ -115,7 +115,7 @@ def compared(
     for pair in pairs:
         one, two = results.at(pair[0], *at), results.at(pair[1], *(against or at))
         if one and two:
-            lines.append([*map(name, pair), judge(one.sample(metric), two.sample(metric))])
+            lines.append([*map(name, pair), judge(one.sample(metric), two.sample(metric), metric.digits)])
     return lines
 
 
@@ -126,21 +126,20 @@ def against(results: Results, pairs: Iterable[tuple[str, str]], metric: Metric, 
     return part(Text(head), Table(("row", "against", "is"), lines))
 
 
-def equal_time(places: Sequence[Place], what: str, name: Name = str) -> Part:
+def equal_time(places: Sequence[Place], metric: Metric, what: str, name: Name = str) -> Part:
     """The best validation value of every row after as much training as the cheapest row took; the best row first."""
     if len(places) < 2:
         return []
     time = min(min(place.times.values()) for place in places)
-    both = {place: (place.best_within(time), place.best_within(math.inf)) for place in places}
+    then, last = ({place: place.best_within(until, metric) for place in places} for until in (time, math.inf))
 
     def order(place: Place) -> tuple[bool, float]:
-        then, last = both[place]
-        shown = then or last
-        return then is None, -shown.mean if shown else math.inf
+        shown = then[place] or last[place]
+        return then[place] is None, -shown.mean if shown else math.inf
 
-    rows = [
-        [name(place.row), *(sample.text() if sample else "–" for sample in both[place])]
-        for place in sorted(places, key=order)
-    ]
+    def text(sample: Sample | None) -> str:
+        return sample.text(metric.digits) if sample else "–"
+
+    rows = [[name(place.row), text(then[place]), text(last[place])] for place in sorted(places, key=order)]
     head = f"The best validation {what} within {duration(time)} of training, and within all of the equal steps:"
     return [Text(head), Table(("row", "at equal time", "at equal steps"), rows)]

@@ -119,8 +119,9 @@ def results(tmp_path: Path) -> Results:
             score = {"one": 0.5, "– two": 0.7}[cell.row] + 0.1 * cell.seed + 0.2 * bool(cell.variant)
             curve = {"step": [1, 2], "valid/score": [0.1, score], "cpu_seconds": [1.0, 3.0 + cell.seed]}
             curve["train/variance"] = [1.0, 4.0 if cell.seed == 0 else None]
-            record = {"metrics": {"test/score": score}, "curve": curve, "samples": 20, "steps": 2, "cpu_seconds": 4.0}
-            record |= {"device": "cpu", "threads": 1, "world": 1, "best": {"metric": "valid/score", "value": score}}
+            record = {"metrics": {"test/score": score}, "curve": curve, "samples": 20, "steps": 2}
+            record |= {"device": "cpu", "threads": 1, "world": 1, "cpu_seconds": 3.0 + cell.seed}
+            record |= {"best": {"metric": "valid/score", "value": score}}
             (tmp_path / f"{cell.id}.json").write_text(json.dumps(record))
     return Results(Records(tmp_path), cells, "cpu")
 
@@ -128,7 +129,7 @@ def results(tmp_path: Path) -> Results:
 def test_a_place_has_all_that_one_asks_of_it(results: Results) -> None:
     place = results.at("one", "T5")
     assert place.values(SCORE) == {0: 50.0, 1: 60.0} and place.sample(SCORE).text(SCORE.digits) == "55.0 ± 7.1 (2)"
-    assert (place.samples, place.steps, place.seconds) == (20, 2, 4.0)
+    assert (place.samples, place.steps, place.seconds) == (20, 2, 3.5)
     assert place.command == "python train.py experiment=a/b x=1"
     assert place.curves("samples", SCORE.on("valid"))[1] == [(10, 10.0), (20, 60.0)]
     assert place.curves("seconds")[1] == [(1.0, 0.1), (4.0, 0.6)]
@@ -170,14 +171,14 @@ def test_a_table_of_places_with_numbers_of_the_paper_verdicts_and_gaps(results: 
 def test_rows_against_rows(results: Results) -> None:
     pairs, name = [("one", "– two"), ("one", "three")], tables.calling("One")
     assert tables.compared(results, pairs, SCORE, ("T5", ""), name=name) == [
-        ["one", "One, two", "behind by 20.00 ± 7.07"]
+        ["one", "One, two", "behind by 20.0 ± 7.1"]
     ]
     (line,) = tables.compared(results, pairs, SCORE, ("T5", ""), judge=compare_paired)
-    assert line[-1] == "behind by 20.00 (20.00 to 20.00)"  # the same lead at each seed
+    assert line[-1] == "behind by 20.0 (20.0 to 20.0)"  # the same lead at each seed
     (line,) = tables.compared(results, pairs, SCORE, ("T5", "long"), ("T5", ""))
-    assert line[-1] == "-5.00 (too few runs to judge)"
-    _, table = tables.equal_time(results.among(("one", "– two"), "T5"), "score")
-    assert [row[0] for row in table.rows] == ["– two", "one"]
+    assert line[-1] == "-5.0 (too few runs to judge)"
+    _, table = tables.equal_time(results.among(("one", "– two"), "T5"), SCORE.on("valid"), "score")
+    assert table.rows == [["– two", "63.3 ± 9.4 (2)", "75.0 ± 7.1 (2)"], ["one", "46.7 ± 4.7 (2)", "55.0 ± 7.1 (2)"]]
 
 
 def test_places_in_words(results: Results) -> None:
@@ -185,8 +186,11 @@ def test_places_in_words(results: Results) -> None:
     text = sentences.standing(one, [one, two], SCORE, "ours", "points", tables.calling("One"))
     assert text == "At equal steps ours is number 2 of 2 rows, 20.0 points behind the best (One, two)."
     assert sentences.standing(one, [one], SCORE, "ours", "points") == ""
-    assert "passes within 3 s of its own run" in sentences.catching_up(one, long, "ours", "score", "points")
-    assert sentences.catching_up(one, one, "ours", "score", "points").startswith("Of the long runs it has the best")
+    words = (SCORE.on("valid"), "ours", "score", "points")
+    assert "ends 15.0 points lower after 4 s, a level that one passes within 3 s" in sentences.catching_up(
+        one, long, *words
+    )
+    assert sentences.catching_up(one, one, *words) == "Of the long runs it has the best validation score."
     assert sentences.starts({"P 1": one, "P 2": results.at("three", "T5")}, 0.3, Metric("valid/score")) == "P 1 20"
 
 
