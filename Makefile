@@ -43,14 +43,14 @@ figure-bridge: $(READY) ## Draw the paper's toy figure: a learned bridge and its
 figure-toy-variance: $(READY) ## Draw the toy of REBAR and RELAX: loss and gradient variance of four estimators (about 40 seconds)
 	$(PY) scripts/figure_toy_variance.py
 
-reproduce-table-sorting: $(READY) ## Run what the sorting study misses, then render its table [SCALE=smoke|cpu|paper JOBS=n]
-	$(PY) -m experiments sorting --scale $(SCALE) --jobs $(JOBS)
+reproduce-table-sorting: $(READY) ## Run what the sorting study misses, then render its table [SCALE=smoke|cpu|paper JOBS=n ARGS=--only-dirty]
+	$(PY) -m experiments sorting --scale $(SCALE) --jobs $(JOBS) $(ARGS)
 
 reproduce-figure-ponder: $(READY) ## The same for the ponder figure alone
-	$(PY) -m experiments sorting --scale $(SCALE) --jobs $(JOBS) --only signum-rnn-p
+	$(PY) -m experiments sorting --scale $(SCALE) --jobs $(JOBS) --only signum-rnn-p $(ARGS)
 
-reproduce-table-binarized: $(READY) ## Run what the density study misses, then render its table [SCALE=smoke|cpu|paper JOBS=n]
-	$(PY) -m experiments binarized --scale $(SCALE) --jobs $(JOBS)
+reproduce-table-binarized: $(READY) ## Run what the density study misses, then render its table [SCALE=smoke|cpu|paper JOBS=n ARGS=--only-dirty]
+	$(PY) -m experiments binarized --scale $(SCALE) --jobs $(JOBS) $(ARGS)
 
 STUDY ?= sorting
 status: $(READY) ## What of a study is done, running, failed or missing [STUDY=sorting|binarized SCALE=...]

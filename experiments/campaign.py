@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,20 +12,41 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
-from experiments.study import ROOT, RUNS, Cell, Records, run_of, state
+from dab.engine.records import write_json
+from experiments.checkout import Checkout
+from experiments.provenance import is_clean
+from experiments.runs import run_of, state
+from experiments.study import ROOT, RUNS, Cell, Record, Records
 
+DATA = ROOT / "data"
+HERE = Checkout(ROOT)
 POLL_SECONDS = 0.2
 
 
 class Campaign:
     """A queue of cells and the processes that work on it. Stopping it stops them, and each saves itself."""
 
-    def __init__(self, cells: Sequence[Cell], scale: str, records: Records, jobs: int):
-        self.scale, self.records, self.jobs = scale, records, jobs
-        self.waiting = [cell for cell in cells if state(cell, scale, records) != "done"]
+    def __init__(
+        self,
+        cells: Sequence[Cell],
+        scale: str,
+        records: Records,
+        jobs: int,
+        code: Checkout = HERE,
+        only_dirty: bool = False,
+    ):
+        self.scale, self.records, self.jobs, self.code, self.only_dirty = scale, records, jobs, code, only_dirty
+        self.waiting = [cell for cell in cells if self._wants(cell)]
         self.total, self.failed, self.stopped = len(self.waiting), 0, 0
         self.running: dict[subprocess.Popen[bytes], Cell] = {}
+
+    def _wants(self, cell: Cell) -> bool:
+        if not self.only_dirty:
+            return state(cell, self.scale, self.records) != "done"
+        record = self.records.of(cell)
+        return record is not None and not is_clean(record)
 
     def run(self) -> int:
         """Exit code: 0 all done, 1 some failed, 128 + signal when stopped."""
@@ -41,13 +63,24 @@ class Campaign:
         return 128 + self.stopped if self.stopped else int(self.failed > 0)
 
     def _start(self, cell: Cell) -> None:
-        quiet = ["logger.mode=disabled", f"paths.runs={RUNS}"]
-        arguments = [sys.executable, str(ROOT / "train.py"), f"scale={self.scale}", *cell.command, *quiet]
+        arguments = [sys.executable, str(self.code.root / "train.py"), f"scale={self.scale}", *cell.command, *_where()]
+        arguments += ["logger.mode=disabled", *(["force=true"] if self._must_start_over(cell) else [])]
         log = self._log(cell)
         log.parent.mkdir(parents=True, exist_ok=True)
         with open(log, "wb") as output:
-            process = subprocess.Popen(arguments, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+            process = subprocess.Popen(
+                arguments,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                pass_fds=() if self.code.lock is None else (self.code.lock,),  # a run may outlive its campaign
+            )
         self.running[process] = cell
+
+    def _must_start_over(self, cell: Cell) -> bool:
+        """A finished run would only say that it is; an interrupted one goes on, and a clean one is what is wanted."""
+        result = run_of(cell, self.scale).result
+        return self.only_dirty and result is not None and not is_clean(result)
 
     def _log(self, cell: Cell) -> Path:
         return RUNS / "campaign-logs" / f"{self.scale}.{cell.id}.log"
@@ -55,21 +88,12 @@ class Campaign:
     def _collect(self) -> None:
         for process in [p for p in self.running if p.poll() is not None]:
             cell = self.running.pop(process)
-            if process.returncode == 0:
-                keep(cell, self.scale, self.records)
-            elif not self.stopped:
-                self.failed += 1
-            self._tell(cell, process.returncode)
-
-    def _tell(self, cell: Cell, code: int) -> None:
-        done = self.total - len(self.waiting) - len(self.running)
-        record = self.records.of(cell)
-        if code == 0 and record is not None:
-            name = record["best"]["metric"].replace("valid/", "test/")
-            outcome = f"{name} {record['metrics'][name]:.4f} in {record['seconds']:.0f} s"
-        else:
-            outcome = f"exit {code}, see {os.path.relpath(self._log(cell))}"
-        print(f"[{done}/{self.total}] {cell.id}: {outcome}", flush=True)
+            record = keep(cell, self.scale, self.records) if process.returncode == 0 else None
+            self.failed += record is None and not self.stopped
+            log = os.path.relpath(self._log(cell))
+            outcome = _outcome(record) if record else f"{_complaint(process.returncode)}, see {log}"
+            done = self.total - len(self.waiting) - len(self.running)
+            print(f"[{done}/{self.total}] {cell.id}: {outcome}", flush=True)
 
     def _stop(self, number: int, _frame: FrameType | None) -> None:
         self.stopped = number
@@ -77,16 +101,49 @@ class Campaign:
             process.send_signal(signal.SIGTERM)
 
 
-def keep(cell: Cell, scale: str, records: Records) -> None:
-    """Copy the run's result.json to where tables are made from."""
-    path = records.path(cell)
+def _outcome(record: Record) -> str:
+    name = record["best"]["metric"].replace("valid/", "test/")
+    clean = "" if is_clean(record) else " (uncommitted code)"
+    return f"{name} {record['metrics'][name]:.4f} in {record['seconds']:.0f} s{clean}"
+
+
+def _complaint(code: int) -> str:
+    """A run that ends well elsewhere than expected had another configuration: that of the commit."""
+    return f"exit {code}" if code else "the commit makes another run of it than the working tree: commit first"
+
+
+def keep(cell: Cell, scale: str, records: Records) -> Record | None:
+    """Copy the run's result.json to where tables are made from, without the paths of this machine."""
+    result = run_of(cell, scale).result
+    if result is None:
+        return None
+    record, path = _anywhere(result), records.path(cell)
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = (run_of(cell, scale).dir / "result.json").read_text()
-    path.write_text(text.replace(f" paths.runs={RUNS}", "").replace(str(RUNS), "runs"))  # no path of this machine
+    write_json(path, record)
+    return record
+
+
+def _where() -> list[str]:
+    return [f"paths.runs={RUNS}", f"paths.data={DATA}"]
+
+
+def _anywhere(value: Any) -> Any:
+    """The same on any machine: places inside this folder become relative, and the command does without them."""
+    if isinstance(value, dict):
+        return {key: _anywhere(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_anywhere(inner) for inner in value]
+    if isinstance(value, str):
+        for override in _where():
+            value = value.replace(f" {override}", "")
+        for path, name in ((RUNS, "runs"), (DATA, "data"), (ROOT, ".")):
+            value = re.sub(rf"{re.escape(str(path))}(?=/|\s|$)", name, value)
+    return value
 
 
 def status(cells: Sequence[Cell], scale: str, records: Records) -> str:
     states = {cell.id: state(cell, scale, records) for cell in cells}
     lines = [f"{state_:12} {name}" for name, state_ in states.items()]
-    counts = ", ".join(f"{count} {name}" for name, count in Counter(states.values()).items())
-    return "\n".join([*lines, counts])
+    counts = [f"{count} {name}" for name, count in Counter(states.values()).items()]
+    unclean = sum(not is_clean(record) for cell in cells if (record := records.of(cell)) is not None)
+    return "\n".join([*lines, ", ".join(counts) + (f"; {unclean} not clean" if unclean else "")])

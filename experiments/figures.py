@@ -1,70 +1,100 @@
-"""Lines with their spread."""
+"""What is in a figure, and which figures have to be drawn anew."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import fmean
+from statistics import median
 from typing import Any
 
-import matplotlib
+from experiments.blocks import Figure
+from experiments.results import Axis, Metric, Place
+from experiments.statistics import Band
 
-matplotlib.use("Agg")
-from matplotlib import pyplot as plt
-from matplotlib.axes import Axes
-from matplotlib.ticker import LogLocator, NullFormatter
-
-from experiments.statistics import Sample
-from experiments.tables import human
-
-Band = Sequence[tuple[float, Sample]]  # (x, values over seeds)
+DRAWING = Path(__file__).with_name("drawing.py")
 
 
-def draw_band(axis: Axes, points: Band, label: str, style: str = "-") -> None:
-    """Mean as a line, plus and minus one standard deviation as a band."""
-    xs, means = [x for x, _ in points], [sample.mean for _, sample in points]
-    spreads = [sample.std if sample.n > 1 else 0.0 for _, sample in points]
-    (line,) = axis.plot(xs, means, marker=".", lw=1.3, ls=style, label=label)
-    low, high = ([m + sign * s for m, s in zip(means, spreads)] for sign in (-1, 1))
-    axis.fill_between(xs, low, high, color=line.get_color(), alpha=0.2, lw=0)
+@dataclass(frozen=True)
+class Lines(Figure):
+    """Every series as its mean and a band of one standard deviation, and horizontal lines at `levels`."""
+
+    title: str
+    xlabel: str
+    ylabel: str
+    series: Mapping[str, Band]
+    levels: Mapping[str, float] = field(default_factory=dict)
+    axis: Mapping[str, Any] = field(default_factory=dict)  # xlim, ylim, xscale, ...
+
+    def draw(self, path: Path) -> None:
+        from experiments.drawing import draw_lines  # here: matplotlib is slow to load, and mostly nothing is drawn
+
+        draw_lines(self, path)
 
 
-def band(curves: Sequence[Sequence[tuple[float, float]]]) -> Band:
-    """The curves of several seeds as one: at every evaluation the mean x and all the values."""
-    return [(fmean(x for x, _ in at), Sample(tuple(y for _, y in at))) for at in zip(*curves)]
+def shown(figure: Lines) -> list[Figure]:
+    """The figure without its empty series; nothing where all of them are."""
+    series = {label: points for label, points in figure.series.items() if points}
+    return [replace(figure, series=series)] if series else []
 
 
-def lines_figure(
-    path: Path,
-    series: Mapping[str, Band],
-    xlabel: str,
-    ylabel: str,
+def training_curves(
+    name: str,
+    alt: str,
     title: str,
+    places: Iterable[Place],
+    x: tuple[Axis, str],
+    y: tuple[Metric | None, str],
+    label: Callable[[Place], str] = lambda place: place.name,
+    frame: str = "",
     levels: Mapping[str, float] = {},
     **axis: Any,
-) -> bool:
-    """Every series that has points, and horizontal lines at `levels`; False and no file when there is none."""
-    drawn = {label: points for label, points in series.items() if points}
-    if not drawn:
-        return False
-    figure, axes = plt.subplots(figsize=(8.5, 4.5), layout="constrained")
-    for number, (label, points) in enumerate(drawn.items()):
-        draw_band(axes, points, label, style=("-", "--", ":")[number // 10 % 3])  # the colours repeat after ten
-    for number, (label, level) in enumerate(levels.items()):
-        axes.axhline(level, color="0.4", ls=("--", ":", "-.")[number % 3], lw=1, label=label)
-    axes.set(xlabel=xlabel, ylabel=ylabel, title=title, **axis)
-    if axes.get_xscale() == "log":
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.xaxis.set_major_formatter(lambda x, _: human(x))
-        axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
-    save(figure, path)
-    return True
+) -> list[Figure]:
+    """Validation while the places train; `x` and `y` are what is shown and what it is called.
+
+    Without a metric it is the one that selects the weights; `frame` is the label that `framed` must not lose.
+    """
+    series = {label(place): place.band(x[0], y[0]) for place in places}
+    if frame:
+        series, axis["ylim"] = framed(series, frame)
+    return shown(Lines(name, alt, title, x[1], y[1], series, levels, axis))
 
 
-def save(figure: plt.Figure, path: Path) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
-    return path
+def across(places: Mapping[float, Place], metric: Metric) -> Band:
+    """A metric along what the places differ in, e.g. ponder steps or bits per pixel; one point is no line."""
+    points = [(x, place.sample(metric)) for x, place in places.items() if place]
+    return points if len(points) > 1 else []
+
+
+def framed(series: Mapping[str, Band], always: str) -> tuple[dict[str, Band], tuple[float, float]]:
+    """A y-range around the better half and as much again below, three times, and one row in any case.
+
+    Who never enters the frame says so in its label.
+    """
+    best = {row: max(sample.mean for _, sample in points) for row, points in series.items() if points}
+    high, middle = max(best.values(), default=0.0), median(best.values()) if best else 0.0
+    low = min(high - 4 * (high - middle), best.get(always, high) - 4) - 1
+    labelled = {row + ("" if best[row] > low else " (below the frame)"): series[row] for row in best}
+    return labelled, (low, high + 1)
+
+
+def fingerprint(figure: Figure) -> str:
+    """Of all that the picture shows and of the code that draws it."""
+    return hashlib.sha256(repr(figure).encode() + DRAWING.read_bytes()).hexdigest()[:16]
+
+
+def draw_changed(figures: Iterable[Figure], folder: Path) -> None:
+    """Draw what is not there or was drawn from something else; `figures/drawn.json` remembers from what."""
+    figures, memory = list(figures), folder / "figures" / "drawn.json"
+    before = json.loads(memory.read_text()) if memory.exists() else {}
+    now = {figure.file: fingerprint(figure) for figure in figures}
+    for figure in figures:
+        path = folder / figure.file
+        if not path.exists() or before.get(figure.file) != now[figure.file]:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            figure.draw(path)
+    if now != before:
+        memory.parent.mkdir(parents=True, exist_ok=True)
+        memory.write_text(json.dumps(now, indent=1, sort_keys=True) + "\n")

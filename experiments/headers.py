@@ -7,33 +7,28 @@ from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
-from experiments.statistics import Sample
-from experiments.study import ROOT, Cell, Record, Records, training_time
-from experiments.tables import duration
+from experiments.numbers import duration
+from experiments.results import Place
+from experiments.study import ROOT
 
 LINE = re.compile(r"^# Expect \(generated\): .*\n", flags=re.MULTILINE)
 
 
-def expectations(cells: Iterable[Cell], records: Records) -> dict[Path, str]:
-    """Experiment file → its line. A cell counts when its command is the file alone, but for the seed and the column."""
-    found: dict[Path, dict[str, list[Record]]] = defaultdict(lambda: defaultdict(list))
-    for cell in cells:
-        experiment, *more = cell.overrides
-        record = records.of(cell)
-        if record is not None and len(more) <= 1:
-            path = ROOT / "conf" / "experiment" / f"{experiment.removeprefix('experiment=')}.yaml"
-            found[path][" ".join(more)].append(record)
-    return {path: _line(by_column) for path, by_column in found.items()}
+def expectations(places: Iterable[Place]) -> dict[Path, str]:
+    """Experiment file → its line. A place counts when its command is the file alone, but for the column."""
+    parts: dict[Path, list[str]] = defaultdict(list)
+    for place in places:
+        key, _, experiment = place.overrides[0].partition("=")
+        more = place.overrides[1:]
+        if place and key == "experiment" and len(more) <= 1:
+            path = ROOT / "conf" / "experiment" / f"{experiment}.yaml"
+            parts[path].append(f"{' '.join(more) or 'as it is'}: {_reached(place)}")
+    return {path: f"# Expect (generated): {'; '.join(of_file)}.\n" for path, of_file in parts.items()}
 
 
-def _line(by_column: dict[str, list[Record]]) -> str:
-    parts = []
-    for column, records in by_column.items():
-        metric = records[0]["best"]["metric"].replace("valid/", "test/")
-        values = Sample(tuple(record["metrics"][metric] for record in records))
-        seconds = sum(map(training_time, records)) / len(records)
-        parts.append(f"{column or 'as it is'}: {metric} {values.text(4)} in {duration(seconds)}")
-    return f"# Expect (generated): {'; '.join(parts)}.\n"
+def _reached(place: Place) -> str:
+    metric = place.selects.on("test")
+    return f"{metric.name} {place.sample(metric).text(4)} in {duration(place.seconds)}"
 
 
 def with_expectation(text: str, line: str) -> str:

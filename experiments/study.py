@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dab.engine.compose import resolve
-from dab.engine.run import Run
+if TYPE_CHECKING:
+    from experiments.blocks import Part, Table
+    from experiments.results import Results
 
 ROOT = Path(__file__).resolve().parents[1]
 RUNS = ROOT / "runs"
@@ -23,49 +22,63 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class Cell:
-    """One run of a study: where it stands in the table, and the command line that makes it."""
+    """One run of a study: where it stands in the table, and the command line that makes it.
+
+    `variant` is another training of the same place, e.g. "long".
+    """
 
     row: str
     column: str
     seed: int
     overrides: tuple[str, ...]
+    variant: str = ""
 
     @property
     def id(self) -> str:
+        """The name of its record's file."""
         words = re.sub(r"[^a-z0-9]+", "-", self.row.lower()).strip("-")
-        return f"{words}.{self.column}.seed{self.seed}"
+        return f"{words}.{self.column}{self.variant and '-' + self.variant}.seed{self.seed}"
 
     @property
     def command(self) -> list[str]:
         return [*self.overrides, f"seed={self.seed}"]
 
 
-def grid(rows: Mapping[str, Sequence[str]], columns: Mapping[str, Sequence[str]], seeds: Sequence[int]) -> list[Cell]:
-    """All seeds of all rows in all columns; rows and columns give their parts of the command line."""
+def grid(rows: Mapping[str, str], columns: Mapping[str, str], seeds: Sequence[int], variant: str = "") -> list[Cell]:
+    """All seeds of all rows in all columns; rows and columns give their words of the command line."""
     return [
-        Cell(row, column, seed, (*of_row, *of_column))
+        Cell(row, column, seed, (*of_row.split(), *of_column.split()), variant)
         for seed in seeds
         for column, of_column in columns.items()
         for row, of_row in rows.items()
     ]
 
 
+def pick(words: Mapping[str, str], *names: str, more: str = "") -> dict[str, str]:
+    """Some of the rows or columns, with more words of the command line."""
+    return {name: f"{words[name]} {more}" for name in names}
+
+
+def once(*parts: Sequence[Cell]) -> list[Cell]:
+    """Each cell once, at its first place: parts may overlap."""
+    return list({cell.id: cell for part in parts for cell in part}.values())
+
+
 @dataclass(frozen=True)
 class Study:
-    """A name, the cells of a scale, and what is drawn from the records of a scale into a folder.
+    """A name, the cells of a scale, and what is said of their results.
 
-    `render(records, scale, folder)` writes figures into `folder` and returns the Markdown of the results section;
-    `headline(records)` is what the README says of it, a Markdown table.
+    `render(results)` is the study's section of the results page; `headline(results)` its table in the README.
     """
 
     name: str
     cells: Callable[[str], Sequence[Cell]]
-    render: Callable[[Records, str, Path], str]
-    headline: Callable[[Records], str]
+    render: Callable[[Results], list[Part]]
+    headline: Callable[[Results], Table]
 
 
 class Records:
-    """The finished runs of one study and scale, by cell."""
+    """The finished runs of one study and scale: one file for each cell."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -77,52 +90,7 @@ class Records:
         path = self.path(cell)
         return json.loads(path.read_text()) if path.exists() else None
 
-    def where(self, cells: Iterable[Cell], row: str, column: str) -> list[Record]:
-        """All there is for one place of the table, over the seeds."""
-        found = (self.of(cell) for cell in cells if (cell.row, cell.column) == (row, column))
-        return [record for record in found if record is not None]
-
-
-def clock(record: Record) -> str:
-    """Which clock says what a run cost: the processor's where one thread did it all, else the one on the wall."""
-    alone = record["device"] == "cpu" and record["threads"] == record["world"] == 1
-    return "cpu_seconds" if alone and "cpu_seconds" in record else "train_seconds"
-
-
-def training_time(record: Record) -> float:
-    """Seconds of training alone."""
-    return record[clock(record)]
-
-
-def validation_curve(record: Record, x: str) -> list[tuple[float, float]]:
-    """(step or seconds, the metric that selects the weights) at every evaluation."""
-    column = clock(record) if x == "seconds" else x
-    return list(zip(record["curve"].get(column, ()), record["curve"][record["best"]["metric"]]))
-
 
 def records_of(study: Study, scale: str) -> Records:
     """Campaigns are kept in results/; smoke runs are not worth keeping."""
     return Records((RUNS / "smoke-results" if scale == "smoke" else ROOT / "results") / study.name / scale)
-
-
-@cache
-def run_of(cell: Cell, scale: str) -> Run:
-    """The run that the cell's command makes."""
-    config = copy.deepcopy(_composed(scale, cell.overrides))
-    config["seed"] = cell.seed
-    config["paths"]["runs"] = str(RUNS)
-    return Run(config)
-
-
-@cache
-def _composed(scale: str, overrides: tuple[str, ...]) -> dict[str, Any]:
-    """Composing takes a tenth of a second; the seeds of a cell share it."""
-    return resolve(ROOT / "conf", [f"scale={scale}", *overrides])
-
-
-def state(cell: Cell, scale: str, records: Records) -> str:
-    """done | stale (its configuration has changed since) | running | interrupted | failed | missing"""
-    record, run = records.of(cell), run_of(cell, scale)
-    if record is not None:
-        return "done" if record["hash"] == run.hash else "stale"
-    return "interrupted" if run.status["state"] == "running" and not run.is_locked() else run.status["state"]

@@ -1,39 +1,145 @@
-"""Rows of text as Markdown and as LaTeX."""
+"""Tables of places: what a column says of a place, rows of places, rows against rows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-_LATEX = {"%": r"\%", "_": r"\_", "&": r"\&", "±": r"$\pm$", "–": "--", "·": r"$\cdot$", "→": r"$\to$", "#": r"\#"}
+from experiments.blocks import Part, Table, Text, part
+from experiments.numbers import duration, human
+from experiments.results import Metric, Place, Results
+from experiments.statistics import PaperNumbers, Sample, compare, verdict
 
-
-def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
-
-
-def latex(header: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> str:
-    def line(cells: Sequence[str]) -> str:
-        return " & ".join(map(_escape, cells)) + r" \\"
-
-    body = "\n".join(map(line, rows))
-    return (
-        f"\\begin{{table}}\n\\caption{{{_escape(caption)}}}\n\\begin{{tabular}}{{{'l' * len(header)}}}\n\\hline\n"
-        f"{line(header)}\n\\hline\n{body}\n\\hline\n\\end{{tabular}}\n\\end{{table}}\n"
-    )
+Name = Callable[[str], str]  # a row as it is called away from its table
 
 
-def _escape(text: str) -> str:
-    return "".join(_LATEX.get(character, character) for character in text.replace("`", "").replace("**", ""))
+@dataclass(frozen=True)
+class Column:
+    """What the table says of a place: `text`, or `empty` while there is nothing; `always` needs no records."""
+
+    head: str
+    text: Callable[[Place], str]
+    empty: str = "–"
+    always: bool = False
 
 
-def human(count: float) -> str:
-    """1_280_000 → 1.28 M"""
-    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if count >= size:
-            return f"{count / size:.3g} {unit}"
-    return f"{count:.3g}"
+ROW = Column("row", lambda place: place.name, always=True)
+SCALE = Column("scale", lambda place: place.scale, always=True)
+STEPS = Column("steps", lambda place: human(place.steps))
+SAMPLES = Column("samples", lambda place: human(place.samples))
+TIME = Column("time", lambda place: duration(place.seconds))
+COMMAND = Column("command", lambda place: f"`{place.command}`", always=True)
 
 
-def duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.1f} min"
+def measured(head: str, metric: Metric) -> Column:
+    """Mean ± standard deviation (seeds)."""
+    return Column(head, lambda place: place.sample(metric).text(metric.digits), empty="not run yet")
+
+
+def mean(head: str, metric: Metric) -> Column:
+    """The mean alone."""
+    return Column(head, lambda place: f"{place.sample(metric).mean:.{metric.digits}f}")
+
+
+def ending(head: str, name: str) -> Column:
+    """The mean of the last value of a training curve's column."""
+    return Column(head, lambda place: f"{last.mean:.3g}" if (last := place.last(name)) else "–")
+
+
+def paper(numbers: PaperNumbers, head: str = "paper") -> Column:
+    """What the paper prints for the row and the column, whichever variant."""
+    texts = {where: number.text() for where, number in numbers.items()}
+    return Column(head, lambda place: texts.get((place.row, place.column), "–"), always=True)
+
+
+def judged(numbers: PaperNumbers, metric: Metric, notes: Mapping[str, str] = {}) -> Column:
+    """The verdict on the paper's number, or the note of a row that is not to be judged."""
+
+    def text(place: Place) -> str:
+        number = numbers.get((place.row, place.column))
+        if number is None:
+            return notes.get(place.row, "–")
+        return verdict(place.sample(metric), number, place.samples)
+
+    return Column("verdict", text)
+
+
+def full(
+    numbers: PaperNumbers,
+    head: str,
+    metric: Metric,
+    judge: Metric | None = None,
+    notes: Mapping[str, str] = {},
+    more: Sequence[Column] = (),
+) -> list[Column]:
+    """The columns of a results table: paper and ours, verdict (on `judge`, if that is another metric), what it took."""
+    values = [paper(numbers), measured(head, metric), judged(numbers, judge or metric, notes), *more]
+    return [ROW, *values, SCALE, SAMPLES, TIME, COMMAND]
+
+
+def row_table(places: Iterable[Place], columns: Sequence[Column], caption: str = "", file: str = "") -> Table:
+    """One row for each place."""
+    rows = [[c.text(place) if place or c.always else c.empty for c in columns] for place in places]
+    return Table([column.head for column in columns], rows, caption, file)
+
+
+def headline(title: str, places: Mapping[str, Place], *columns: Column) -> Table:
+    """The README's table of a study: labelled places, those that have records."""
+    labels = {place: label for label, place in places.items() if place}
+    return row_table(labels, [Column(title, lambda place: labels[place]), *columns, SAMPLES, TIME])
+
+
+def calling(family: str) -> Name:
+    """Rows that start with a dash belong to the row above them; alone they need its name."""
+    return lambda row: f"{family}, {row.removeprefix('– ')}" if row.startswith("– ") else row
+
+
+At = tuple[str, str]  # column and variant
+
+
+def compared(
+    results: Results,
+    pairs: Iterable[tuple[str, str]],
+    metric: Metric,
+    at: At,
+    against: At | None = None,
+    name: Name = str,
+    judge: Callable[[Sample, Sample, int], str] = compare,
+) -> list[list[str]]:
+    """[row, against, is] for each pair of rows that have records, the second one at `against` if that is elsewhere.
+
+    `judge` is `compare`, or `compare_paired` where rows share their seeds.
+    """
+    lines = []
+    for pair in pairs:
+        one, two = results.at(pair[0], *at), results.at(pair[1], *(against or at))
+        if one and two:
+            lines.append([*map(name, pair), judge(one.sample(metric), two.sample(metric), metric.digits)])
+    return lines
+
+
+def against(results: Results, pairs: Iterable[tuple[str, str]], metric: Metric, at: At, what: str, name: Name) -> Part:
+    """Row against row in one column; `what` is measured."""
+    head = f"Row against row, {what}, ± one standard error; *level* within two of them."
+    lines = compared(results, pairs, metric, at, name=name)
+    return part(Text(head), Table(("row", "against", "is"), lines))
+
+
+def equal_time(places: Sequence[Place], metric: Metric, what: str, name: Name = str) -> Part:
+    """The best validation value of every row after as much training as the cheapest row took; the best row first."""
+    if len(places) < 2:
+        return []
+    time = min(min(place.times.values()) for place in places)
+    then, last = ({place: place.best_within(until, metric) for place in places} for until in (time, math.inf))
+
+    def order(place: Place) -> tuple[bool, float]:
+        shown = then[place] or last[place]
+        return then[place] is None, -shown.mean if shown else math.inf
+
+    def text(sample: Sample | None) -> str:
+        return sample.text(metric.digits) if sample else "–"
+
+    rows = [[name(place.row), text(then[place]), text(last[place])] for place in sorted(places, key=order)]
+    head = f"The best validation {what} within {duration(time)} of training, and within all of the equal steps:"
+    return [Text(head), Table(("row", "at equal time", "at equal steps"), rows)]

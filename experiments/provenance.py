@@ -1,0 +1,40 @@
+"""Whether a record can be trusted: was the code that made it committed, and did it stay the same?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from experiments.blocks import Heading, Part, Text
+from experiments.results import Results
+from experiments.study import Record
+
+
+def is_clean(record: Record) -> bool:
+    """Committed code at the start and at the end of the run, and the same."""
+    provenance = record.get("provenance", {})
+    stamps = _stamps(provenance)
+    return not provenance.get("changed") and all(stamp.get("commit") and not stamp.get("dirty") for stamp in stamps)
+
+
+def knows_its_start(record: Record) -> bool:
+    """The first records were stamped only at their end, when the code may have been another than at their start."""
+    return "start" in record.get("provenance", {})
+
+
+def _stamps(provenance: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [provenance["start"], provenance["end"]] if "start" in provenance else [provenance]
+
+
+def statement(results: Mapping[str, Results]) -> Part:
+    """How many of each study's records are not clean."""
+    records = {name: of_study.records() for name, of_study in results.items()}
+    unclean = [f"{name} {sum(not is_clean(r) for r in found)} of {len(found)}" for name, found in records.items()]
+    old = sum(not knows_its_start(record) for found in records.values() for record in found)
+    text = (
+        "A record is clean when it names the commit whose code made it: nothing uncommitted when the run started, "
+        f"nothing when it ended, and the same code all the way. Not clean: {', '.join(unclean)}."
+    )
+    if old:
+        text += f" {old} of the records are from before the start was looked at: for them only the end is known."
+    return [Heading("Which code", level=1), Text(text)]

@@ -1,0 +1,220 @@
+"""Campaigns: what is run, from which code, and what is kept of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from dab.engine.records import read_metrics
+from experiments import __main__ as command_line
+from experiments.campaign import Campaign, status
+from experiments.checkout import checkout, has_uncommitted_code, head
+from experiments.provenance import is_clean
+from experiments.results import Results
+from experiments.runs import run_of, state
+from experiments.study import Cell, Records
+
+TINY = ("trainer.steps=3", "data.valid_size=50", "data.test_size=50")
+
+
+@pytest.fixture
+def tiny(tmp_path: Path, monkeypatch) -> Iterator[tuple[list[Cell], Records]]:
+    """Two real cells whose runs and records live below tmp_path."""
+    for module in ("experiments.runs", "experiments.campaign"):
+        monkeypatch.setattr(f"{module}.RUNS", tmp_path / "runs")
+    run_of.cache_clear()
+    cells = [Cell("row", "T5", seed, ("experiment=sorting/straight_through", *TINY)) for seed in (0, 1)]
+    yield cells, Records(tmp_path / "results")
+    run_of.cache_clear()
+
+
+def test_a_campaign_runs_what_is_missing_and_a_second_one_nothing(tiny, capsys) -> None:
+    """And a failing cell is told and does not stop the others."""
+    cells, records = tiny
+    bad = Cell("bad", "T5", 0, ("optimizer.lr=1e30", "trainer.steps=20"))
+    assert status([bad, *cells], "smoke", records).endswith("3 missing")
+    assert Campaign([bad, *cells], "smoke", records, jobs=2).run() == 1
+    assert [state(cell, "smoke", records) for cell in (bad, *cells)] == ["failed", "done", "done"]
+    told = capsys.readouterr().out
+    assert "bad.T5.seed0: exit 1, see" in told and "[3/3]" in told
+    assert Campaign(cells, "smoke", records, jobs=2).total == 0
+    results = Results(records, cells, "smoke")
+    assert set(results.at("row", "T5").records) == {0, 1}
+
+
+def test_a_changed_configuration_makes_a_record_stale(tiny) -> None:
+    (cell, _), records = tiny
+    records.folder.mkdir()
+    records.path(cell).write_text(json.dumps({"hash": run_of(cell, "smoke").hash}))
+    assert state(cell, "smoke", records) == "done"
+    assert state(Cell("row", "T5", 0, (*cell.overrides, "optimizer.lr=0.1")), "smoke", records) == "stale"
+
+
+def test_an_interrupted_campaign_saves_its_runs(tiny) -> None:
+    _, records = tiny
+    long = Cell(
+        "long", "T5", 0, ("experiment=sorting/straight_through", "trainer.steps=100000", "trainer.log_every=10")
+    )
+    campaign, run, over = Campaign([long], "smoke", records, jobs=1), run_of(long, "smoke"), threading.Event()
+
+    def stop_once_it_trains() -> None:
+        while not over.wait(0.1):
+            if read_metrics(run.dir / "metrics.jsonl"):
+                os.kill(os.getpid(), signal.SIGTERM)
+                return
+
+    watcher = threading.Thread(target=stop_once_it_trains, daemon=True)
+    watcher.start()
+    try:
+        assert campaign.run() == 128 + signal.SIGTERM
+    finally:
+        over.set()
+        watcher.join()
+    assert (run.dir / "checkpoint.pt").exists()
+    assert state(long, "smoke", records) == "interrupted"
+
+
+# A train.py without an engine: it says which `dab` it imports, how it was called, and that its code was committed.
+TRAIN = """
+import json, os, pathlib, sys
+import dab
+run = pathlib.Path(os.environ["RUN_DIR"])
+run.mkdir(parents=True, exist_ok=True)
+stamp = {"commit": "abc", "dirty": False, "command": " ".join(sys.argv)}
+record = {"provenance": {"start": stamp, "end": stamp, "changed": False}, "version": dab.VERSION, "from": dab.__file__}
+record |= {"best": {"metric": "valid/a"}, "metrics": {"test/a": 1.0}, "seconds": 1.0, "hash": run.name}
+(run / "result.json").write_text(json.dumps(record))
+"""
+
+
+def git(folder: Path, *arguments: str) -> str:
+    name = ["-c", "user.name=n", "-c", "user.email=e@x"]
+    return subprocess.run(["git", "-C", folder, *name, *arguments], check=True, capture_output=True, text=True).stdout
+
+
+def commit(folder: Path, version: str) -> str:
+    (folder / "dab/__init__.py").write_text(f"VERSION = {version!r}\n")
+    git(folder, "add", ".")
+    git(folder, "commit", "-q", "-m", version)
+    return head(folder)
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A small git repository that can be trained from."""
+    if shutil.which("git") is None:
+        pytest.skip("git is not installed")
+    root = tmp_path / "root"
+    (root / "dab").mkdir(parents=True)
+    (root / "train.py").write_text(TRAIN)
+    (root / ".gitignore").write_text("/runs\n__pycache__\n")
+    git(root, "init", "-q")
+    commit(root, "first")
+    return root
+
+
+@pytest.fixture
+def campaign(repository: Path, tiny, monkeypatch) -> Callable[..., tuple[int, dict]]:
+    """Run one cell from the command line, in the small repository: (exit code, its record)."""
+    (cell, _), records = tiny
+    for module in ("experiments.runs", "experiments.campaign", "experiments.__main__"):
+        monkeypatch.setattr(f"{module}.RUNS", repository / "runs")
+    for module in ("experiments.campaign", "experiments.__main__"):
+        monkeypatch.setattr(f"{module}.ROOT", repository)
+    monkeypatch.setattr("experiments.campaign.DATA", repository / "data")
+    monkeypatch.setattr(command_line, "records_of", lambda *_: records)
+
+    def run(only_dirty: bool = False, name: str | None = None) -> tuple[int, dict]:
+        expected = run_of(cell, "cpu").dir
+        monkeypatch.setenv("RUN_DIR", str(expected.with_name(name or expected.name)))
+        code = command_line._run(Namespace(study="sorting", scale="cpu", jobs=1, only_dirty=only_dirty), [cell])
+        return code, records.of(cell)
+
+    return run
+
+
+def test_a_campaign_trains_the_commit_while_one_goes_on_editing(campaign, repository: Path, capsys) -> None:
+    (repository / "dab/__init__.py").write_text("VERSION = 'edited'\n")
+    code, record = campaign()
+    assert (code, record["version"]) == (0, "first")
+    assert record["from"] == f"runs/checkouts/{head(repository)}/dab/__init__.py"
+    assert f"running commit {head(repository)[:7]}; uncommitted changes are not in it" in capsys.readouterr().out
+    command = record["provenance"]["start"]["command"]
+    assert "paths" not in command and "force" not in command and "trainer.steps=3" in command
+    assert str(repository) not in json.dumps(record)
+
+
+def test_only_dirty_trains_again_what_uncommitted_code_has_trained(campaign, tiny) -> None:
+    (cell, _), records = tiny
+    assert campaign(only_dirty=True) == (0, None)  # what is missing is not asked for
+    campaign()
+    run, clean = run_of(cell, "cpu"), records.path(cell).read_text()
+    for path in (records.path(cell), run.dir / "result.json"):
+        dirty = json.loads(path.read_text()) | {"provenance": {"commit": "abc", "dirty": True}, "version": "old"}
+        path.write_text(json.dumps(dirty))
+    assert campaign()[1]["version"] == "old"  # done is done, unless it is asked for
+    code, record = campaign(only_dirty=True)
+    assert code == 0 and is_clean(record) and record["version"] == "first"
+    assert "force=true" in record["provenance"]["start"]["command"]
+    records.path(cell).write_text(json.dumps(dirty))
+    (run.dir / "result.json").unlink()  # interrupted: it must go on, not start over
+    assert campaign(only_dirty=True)[1] == json.loads(clean)
+
+
+def test_a_run_that_the_commit_calls_otherwise_is_not_taken_for_the_cell(campaign, capsys) -> None:
+    assert campaign(name="another-hash") == (1, None)
+    assert "commit first" in capsys.readouterr().out
+
+
+def test_checkouts_come_and_go_with_their_use(repository: Path) -> None:
+    folder = repository / "runs" / "checkouts"
+    with checkout(repository, folder) as first:
+        assert first.root == folder / first.commit and (first.root / "train.py").exists()
+        commit(repository, "second")
+        with checkout(repository, folder) as second:
+            assert first.root.exists() and second.root.exists()
+        run = subprocess.Popen(["sleep", "60"], pass_fds=(first.lock,))
+    with checkout(repository, folder):
+        assert first.root.exists()  # a run is still using it, though its campaign is gone
+    run.kill()
+    run.wait()
+    with checkout(repository, folder) as again:
+        assert again.root == second.root and not first.root.exists()
+        (again.root / "dab/__init__.py").write_text("spoiled")
+    with checkout(repository, folder) as again:
+        assert "second" in (again.root / "dab/__init__.py").read_text()
+    shutil.rmtree(repository / "runs")
+    with checkout(repository, folder) as again:
+        assert (again.root / "train.py").exists()
+    assert len(git(repository, "worktree", "list").splitlines()) == 2
+
+
+def test_without_a_repository_a_campaign_trains_where_it_is(repository: Path) -> None:
+    unpacked = repository / "unpacked"  # a tarball below somebody else's repository
+    unpacked.mkdir()
+    with checkout(unpacked, unpacked / "runs/checkouts") as code:
+        assert (code.root, code.commit, code.lock) == (unpacked, None, None)
+    assert not (unpacked / "runs").exists()
+
+
+def test_uncommitted_code_is_what_a_run_is_made_of(repository: Path) -> None:
+    (repository / "README.md").write_text("words")
+    assert not has_uncommitted_code(repository)
+    (repository / "dab/new.py").write_text("code")
+    assert has_uncommitted_code(repository)
+
+
+def test_status_from_the_command_line(monkeypatch, capsys) -> None:
+    monkeypatch.setattr(sys, "argv", ["experiments", "sorting", "--status", "--only", "oracle"])
+    assert command_line.main() == 0
+    assert "oracle-argsort.T5.seed0" in capsys.readouterr().out
