@@ -18,11 +18,14 @@ SEEDS = (0, 1, 2)
 
 # What each row is called, and its command but for the data and the seed.
 DAB, PRINTED, MATCHED = "DAB, dense bridge", "DAB-VAE as printed, KL on the bridge", "Matched bridge"
+SHARED, FITTED = "Elementwise bridge", "Elementwise bridge, fitted"  # one small net for all units
 ROWS = {
     DAB: "experiment=binarized/bridge_dense",
     "– routing `equation`": "experiment=binarized/bridge_dense_equation",
     "– routing `additive`": "experiment=binarized/bridge_dense_additive",
     PRINTED: "experiment=binarized/bridge_paper",
+    SHARED: "experiment=binarized/bridge_dense approximator=elementwise",
+    FITTED: "experiment=binarized/bridge_dense approximator=elementwise estimator=fitted",
     MATCHED: "experiment=binarized/bridge_matched",
     "Straight-through": "experiment=binarized/straight_through",
     "Straight-through, logit": "experiment=binarized/straight_through_logit",
@@ -61,6 +64,8 @@ PAPER = {
 CLAIMS = (
     *product([DAB], ["REBAR", "RELAX", "Straight-through", MATCHED]),
     *product(["– routing `equation`", "– routing `additive`", PRINTED], [DAB]),
+    *product([SHARED], [DAB, MATCHED]),
+    *product([FITTED], [SHARED, "Straight-through"]),
     *product([MATCHED, "Straight-through, logit"], ["Straight-through"]),
     ("RELAX", "REBAR"),
     *product(["DisARM"], ["ARM", "Score function"]),
