@@ -112,7 +112,6 @@ def test_bernoulli_in_evaluation() -> None:
     assert Bernoulli("threshold").eval()(z).unique(dim=0).tolist() == [[0, 0, 1]]
     assert len(Bernoulli("sample").eval()(z).unique(dim=0)) == 8
     assert len(Bernoulli("threshold")(z).unique(dim=0)) == 8  # training always samples
-    assert Bernoulli()(torch.full((1, 1), float("nan"))).tolist() == [[0.0]]
 
 
 def test_sort_rows_then_columns() -> None:

@@ -109,7 +109,7 @@ def build_estimator(config: dict[str, Any], code_shape: tuple[int, ...]) -> nn.M
         runtime["hard"] = make(config, "hard")
     if takes(config["estimator"], "approximator"):
         runtime["approximator"] = make(config, "approximator", hard=runtime["hard"], in_shape=code_shape)
-    if takes(config["estimator"], "in_shape"):
+    elif takes(config["estimator"], "in_shape"):  # a bridge would build an approximator of its own from it
         runtime["in_shape"] = code_shape
     estimator = make(config, "estimator", **runtime)
     try:  # on a copy: a try-out must not move running statistics

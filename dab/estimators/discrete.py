@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from dab.hard.bits import drawn, or_nan
+
 
 def uniform(like: Tensor) -> Tensor:
     """Uniforms in the open interval (0, 1), of the shape and dtype (float32 or float64) of `like`."""
@@ -54,7 +56,7 @@ class Binary:
         return logits + u.log() - torch.log1p(-u)
 
     def hard(self, z: Tensor) -> Tensor:
-        return (z > 0).to(z.dtype)
+        return or_nan(z > 0, z)
 
     def conditional(self, logits: Tensor, b: Tensor) -> Tensor:
         # The logistic noise cut off at zero, by its inverse distribution function: for b = 1 the odds of z are
@@ -69,7 +71,7 @@ class Binary:
         return b - torch.sigmoid(logits)
 
     def sample(self, logits: Tensor) -> Tensor:
-        return (uniform(logits) < torch.sigmoid(logits.detach())).to(logits.dtype)
+        return drawn(torch.sigmoid(logits.detach()), uniform(logits))
 
 
 class Categorical:
@@ -82,7 +84,7 @@ class Categorical:
         return logits.log_softmax(-1) - _exponential(logits).log()
 
     def hard(self, z: Tensor) -> Tensor:
-        return F.one_hot(z.argmax(-1), z.shape[-1]).to(z.dtype)
+        return or_nan(F.one_hot(z.argmax(-1), z.shape[-1]), z.amax(-1, keepdim=True))
 
     def conditional(self, logits: Tensor, b: Tensor) -> Tensor:
         # exp(-z) are exponentials with the rates softmax(logits): the smallest has rate one, and the others

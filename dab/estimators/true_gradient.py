@@ -2,7 +2,7 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
-from dab.surrogate import call_hard, zero_penalty
+from dab.surrogate import call_hard, hard_value, zero_penalty
 
 
 class TrueGradient(nn.Module):
@@ -17,4 +17,5 @@ class TrueGradient(nn.Module):
         self.hard = hard
 
     def forward(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        return call_hard(self.hard, z), zero_penalty(z)
+        y = call_hard(self.hard, z) if self.training else hard_value(self.hard, z)
+        return y, zero_penalty(z)
