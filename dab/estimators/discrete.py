@@ -17,7 +17,8 @@ from dab.hard.bits import drawn, or_nan
 def uniform(like: Tensor) -> Tensor:
     """Uniforms in the open interval (0, 1), of the shape and dtype (float32 or float64) of `like`."""
     tiny = torch.finfo(like.dtype).eps / 2  # rand may return 0, whose logarithm is not finite
-    return torch.rand(like.shape, dtype=like.dtype, device=like.device).clamp_(tiny, 1 - tiny)
+    u = torch.rand(like.shape, dtype=like.dtype, device=like.device)
+    return F.hardtanh_(u, tiny, 1 - tiny)  # clamp_, in a form that vmap knows
 
 
 class Family(Protocol):

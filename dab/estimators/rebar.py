@@ -1,16 +1,18 @@
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from dab.estimators.discrete import check_positive
 from dab.estimators.objective import Estimate, Objective, ObjectiveEstimator
+from dab.precision import widen_
 from dab.stateless import parameters_by_name
 
 Values = dict[str, Tensor]  # of the estimator's parameters, by name
 Parts = tuple[Tensor, ...]
-Scalar = tuple[Tensor, Parts]  # [], and what comes with it
+WithParts = tuple[Tensor, Parts]  # what is differentiated, or its gradient, and what comes with it
 
 
 class Rebar(ObjectiveEstimator):
@@ -44,6 +46,11 @@ class Rebar(ObjectiveEstimator):
         self.log_temperature = nn.Parameter(torch.tensor(math.log(temperature)), requires_grad=learn)
         self.eta = nn.Parameter(torch.tensor(float(eta)), requires_grad=learn)
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any, **options: Any) -> "Rebar":
+        super()._apply(fn, *args, **options)
+        widen_(self)  # `.bfloat16()` leaves it float32: that is what it computes in
+        return self
+
     def estimate(self, logits: Tensor, cost: Objective) -> Estimate:
         values = parameters_by_name(self)
         if is_transformed(logits):
@@ -59,23 +66,23 @@ class Rebar(ObjectiveEstimator):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
         trained = {name: value for name, value in values.items() if value.requires_grad}
 
-        def square(trained: Values) -> Scalar:
+        def square(trained: Values) -> WithParts:
             variance, parts = self.square(logits, cost, values | trained)
             return variance, (variance, *parts)
 
-        # An empty dictionary has no gradient to ask for.
-        slopes, (variance, value, gradient) = (
-            torch.func.grad(square, has_aux=True)(trained) if trained else ({}, square(trained)[1])
-        )
+        if not trained:
+            variance, value, gradient = square({})[1]
+            return variance, value, gradient, None
+        slopes, (variance, value, gradient) = torch.func.grad(square, has_aux=True)(trained)
         return variance, value, gradient, _deposit(list(trained.values()), list(slopes.values()))
 
-    def square(self, logits: Tensor, cost: Objective, values: Values) -> Scalar:
+    def square(self, logits: Tensor, cost: Objective, values: Values) -> WithParts:
         """The squared estimate: its variance up to a constant, because its mean does not depend on c.
 
         logits: [B, ...], detached: the model is out of reach  → [], (the objective at b [B], the estimate [B, ...])
         """
 
-        def difference(leaf: Tensor) -> Scalar:
+        def difference(leaf: Tensor) -> WithParts:
             z = self.family.perturbed(leaf)
             b = self.family.hard(z.detach())
             value = cost(b)
@@ -102,7 +109,7 @@ class Rebar(ObjectiveEstimator):
         """[B], [B] → [B]"""
         return value - c_given_b
 
-    def pathwise(self, difference: Callable[[Tensor], Scalar], logits: Tensor) -> Scalar:
+    def pathwise(self, difference: Callable[[Tensor], WithParts], logits: Tensor) -> WithParts:
         """grad c(z) - grad c(z') [B, ...], itself differentiable if c learns; and what `difference` has besides."""
         if is_transformed(logits):
             return torch.func.grad(difference, has_aux=True)(logits)
@@ -144,7 +151,6 @@ def is_transformed(x: Tensor) -> bool:
     return False
 
 
-def _deposit(parameters: Sequence[Tensor], gradients: Sequence[Tensor]) -> Tensor | None:
+def _deposit(parameters: Sequence[Tensor], gradients: Sequence[Tensor]) -> Tensor:
     """A scalar with these gradients for these parameters."""
-    each = [(p * g.detach()).sum() for p, g in zip(parameters, gradients)]
-    return torch.stack(each).sum() if each else None
+    return torch.stack([(p * g.detach()).sum() for p, g in zip(parameters, gradients)]).sum()

@@ -9,7 +9,7 @@ class TrueGradient(nn.Module):
     """The hard function as autograd sees it: exact for sort, top-k and k-means with fixed assignments.
 
     For functions that are constant almost everywhere (signum, binary, ...) there is nothing to see: what comes
-    before the layer then gets no gradient at all.
+    before the layer then gets no gradient at all. Neither does it in evaluation mode.
     """
 
     def __init__(self, hard: Callable[[Tensor], Tensor]) -> None:

@@ -46,20 +46,23 @@ def _units_stay_apart(hard: Hard, in_shape: tuple[int, ...]) -> bool:
     changed = torch.zeros(ROWS, units, dtype=torch.bool).scatter_(1, chosen, True).view_as(x)
     before = _tried(hard, x)
     after = _tried(hard, torch.where(changed, 10 * x.flip(0), x))  # often an extreme one: it enters every top k
-    same = (before == after) | (before.isnan() & after.isnan())
-    return before.shape == x.shape and bool((same | changed).all())
+    return before.shape == x.shape and bool((_same(before, after) | changed).all())
 
 
 def _units_are_alike(hard: Hard, in_shape: tuple[int, ...]) -> bool:
     """Units with the same input have the same output; if it is drawn, the same mean."""
     x = _samples((ROWS, *[1] * len(in_shape)), "values").expand(ROWS, *in_shape)
     first, second = _tried(hard, x).flatten(1), _tried(hard, x, seed=1).flatten(1)  # [ROWS, units]
-    if torch.equal(first, second):
+    if _same(first, second).all():
         return torch.allclose(first, first[:, :1], equal_nan=True)
     drawn = torch.cat([first, second])
     difference = drawn - drawn.mean(1, keepdim=True)  # of each unit from the others of its sample
     deviation = difference.mean(0).square() * len(drawn) / difference.square().mean()  # about 1 each, by chance alone
     return bool(deviation.sum() < len(deviation) + 6 * (2 * len(deviation)) ** 0.5)
+
+
+def _same(a: Tensor, b: Tensor) -> Tensor:
+    return (a == b) | (a.isnan() & b.isnan())
 
 
 def _samples(shape: tuple[int, ...], name: str) -> Tensor:
