@@ -128,6 +128,13 @@ def test_every_estimator_compiles_in_one_graph(name: str) -> None:
     torch.testing.assert_close(step_gradients(step, compiled, x), step_gradients(step, step, x))
 
 
+def test_an_objective_that_breaks_the_graph_compiles_in_pieces() -> None:
+    step, x = Step(Rebar()), torch.randn(16, 3)
+    step.decoder.register_forward_hook(lambda *_: torch._dynamo.graph_break())
+    compiled = torch.compile(step, backend="aot_eager")
+    torch.testing.assert_close(step_gradients(step, compiled, x), step_gradients(step, step, x))
+
+
 @pytest.mark.parametrize("name", EVERY)
 def test_every_estimator_works_under_torch_func(name: str) -> None:
     step, x = Step(copy.deepcopy(EVERY[name])), torch.randn(16, 3)
@@ -162,6 +169,15 @@ def test_an_objective_that_changes_its_sample_changes_nothing_else(estimator: nn
     writing = gradients(lambda b: b.sub_(0.3).mul_(weight).square().sum(1))
     assert pure[0].any()
     torch.testing.assert_close(writing, pure, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("estimator", OBJECTIVE_ESTIMATORS, ids=lambda e: type(e).__name__)
+def test_an_empty_batch_teaches_nothing(estimator: nn.Module) -> None:
+    logits = torch.randn(0, 4, requires_grad=True)
+    each, _ = estimator.each(logits, lambda b: b.sum(1))
+    wanted = [logits, *estimator.parameters()]
+    gradients = torch.autograd.grad(each.sum(), wanted, allow_unused=True, materialize_grads=True)
+    assert each.shape == (0,) and not any(g.any() for g in gradients)
 
 
 @pytest.mark.parametrize("categorical", [False, True])

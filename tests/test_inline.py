@@ -1,5 +1,7 @@
 """dab.inline: one tensor in and out, and the gradients of a loss with the penalty in it."""
 
+import inspect
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -122,6 +124,12 @@ def test_a_second_derivative_is_refused() -> None:
     first = torch.autograd.grad(inline_loss(model, inputs()), list(model.parameters()), create_graph=True)
     with pytest.raises(RuntimeError, match="twice"):
         sum(g.square().sum() for g in first).backward()
+
+
+def test_the_example_in_the_docstring_runs() -> None:
+    names = {"hard": dab.hard.Signum(), "x": torch.randn(5, 2), "loss_of": Tensor.sum, "nn": nn, "dab": dab}
+    exec((inspect.getdoc(dab.inline) or "").split("\n\n")[1], names)
+    assert all(p.grad is not None for p in names["model"].parameters())
 
 
 @pytest.mark.parametrize("layer", [dab.StraightThrough(torch.sign), dab.NoHard(), Gumbel(), ReinMax()], ids=str)
