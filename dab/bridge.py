@@ -11,13 +11,16 @@ at s, J = ds/dz and A = ds/dphi (phi: the parameters of the approximator), who r
 
 import math
 from collections.abc import Callable
+from typing import Any
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
+from dab.approximators import auto
 from dab.choice import one_of
-from dab.precision import full_precision, working_dtype
+from dab.precision import full_precision, widen_, working_dtype
+from dab.stateless import buffers_by_name, call_with, parameters_by_name
 from dab.surrogate import hard_value, value_with_gradient, zero_penalty
 
 ROUTINGS = ("released", "equation", "additive")
@@ -61,33 +64,50 @@ class Bridge(nn.Module):
 
     `y` is `hard(z)` bit for bit, in training and in evaluation; `penalty` is gamma times the distance between
     the hard and the soft output of each sample. In evaluation mode the approximator is not run, no gradient passes
-    and the penalty is zero. Nothing is kept between calls.
+    and the penalty is zero. Nothing is kept between calls. For `nn.Sequential` there is `dab.inline`.
 
-    hard          any callable [B, ...] → [B, ...]; called once per forward, without gradient
-    approximator  a module with the input and output shapes of `hard`; runs in float32, or float64 if z is.
-                  `released` and `equation` run it twice (once for z, once for its own parameters), so one that draws
-                  noise draws it twice; its buffers change once
+    hard          any callable [B, ...] → [B, ...]; called once per forward, without gradient (dab/hard/__init__.py has
+                  the contract)
+    approximator  a module with the input and output shapes of `hard`; runs in float32, or float64 if z is (so
+                  `.bfloat16()` rounds its parameters and leaves them float32). `released` and `equation` run it twice
+                  (once for z, once for its own parameters), so one that draws noise draws it twice; its buffers change
+                  once
     gamma         weight of the penalty, >= 0
     routing       released | equation | additive: the table at the top of this file
     loss          per sample, over all units: l2 (sum of squares), l1 (sum of absolutes), huber (sum, delta 1),
                   cosine (1 - cosine similarity), cross_entropy (softmax of the units of both, hard side as target)
+    in_shape      of a sample: instead of an approximator, the one of `dab.approximators.auto` is built
     """
 
     def __init__(
         self,
         hard: Callable[[Tensor], Tensor],
-        approximator: nn.Module,
+        approximator: nn.Module | None = None,
         gamma: float = 10.0,
         routing: str = "released",
         loss: str = "l2",
+        in_shape: tuple[int, ...] | None = None,
     ) -> None:
         super().__init__()
         if not callable(hard):
             raise TypeError(f"hard must be a function or module that maps tensor to tensor, given {hard!r}")
+        if (approximator is None) == (in_shape is None):
+            given = "neither" if in_shape is None else "both"
+            raise ValueError(
+                f"give either an approximator or in_shape, the shape of a sample to build one for, given {given}: "
+                "for example dab.Bridge(hard, in_shape=(256,))"
+            )
+        if in_shape is not None:
+            approximator = auto(hard, in_shape)
         if not isinstance(approximator, nn.Module):
             raise TypeError(
                 f"approximator must be an nn.Module, given {type(approximator).__name__}: build one with "
-                "dab.approximators.auto(hard, in_shape), or wrap yours in a module"
+                "dab.approximators.auto(hard, in_shape), wrap yours in a module, or give in_shape instead"
+            )
+        if any(is_lazy(p) for p in approximator.parameters()):
+            raise ValueError(
+                "the approximator has lazy parameters without a shape (LazyLinear or the like), which no optimizer can "
+                "take over: call it once on a sample first, for example approximator(torch.zeros(1, *in_shape))"
             )
         if not (math.isfinite(gamma) and gamma >= 0):
             raise ValueError(f"gamma must be finite and >= 0, given {gamma}")
@@ -126,6 +146,12 @@ class Bridge(nn.Module):
             return to_z, to_phi
         return to_z, to_phi + (to_z - to_z.detach())  # the value of to_phi, the gradients of both
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any, **options: Any) -> "Bridge":
+        super()._apply(fn, *args, **options)
+        if self.approximator is not None:
+            widen_(self.approximator)
+        return self
+
     def strip_(self) -> None:
         """Drop the approximator, for inference. See `dab.strip`."""
         self.approximator = None
@@ -138,9 +164,9 @@ class Bridge(nn.Module):
 
 def _without_parameter_gradient(module: nn.Module, x: Tensor) -> Tensor:
     # Buffers are copied, so that running statistics move once per forward: in the other evaluation.
-    state = {name: p.detach() for name, p in module.named_parameters()}
-    state |= {name: b.clone() for name, b in module.named_buffers()}
-    return torch.func.functional_call(module, state, (x,))
+    state = {name: p.detach() for name, p in parameters_by_name(module).items()}
+    state |= {name: b.clone() for name, b in buffers_by_name(module).items()}
+    return call_with(module, state, x)
 
 
 def _units(t: Tensor) -> Tensor:

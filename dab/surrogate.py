@@ -38,12 +38,16 @@ def value_with_gradient(value: Tensor, gradient_of: Tensor) -> Tensor:
 
 
 def call_hard(hard: Callable[[Tensor], Tensor], z: Tensor) -> Tensor:
-    """`hard(z)`, called once, with what a layer needs of it checked.  z: [B, ...] → [B, ...]"""
+    """`hard(z)` in the dtype of z, called once, with what a layer needs of it checked.  z: [B, ...] → [B, ...]
+
+    The function is given a copy, which it may write into or return, unless it says that it does neither. A copy and not
+    a check afterwards: what is written through `z.numpy()` leaves no trace.
+    """
     if not isinstance(z, Tensor) or z.dim() == 0 or not z.is_floating_point():
         raise ValueError(
             f"the input must be a floating-point tensor [B, ...] with a batch dimension, given {_describe(z)}"
         )
-    h = hard(z)
+    h = hard(z if getattr(hard, "keeps_input", False) else z.clone())
     if not isinstance(h, Tensor) or not h.is_floating_point():
         raise TypeError(
             f"the hard function returned {_describe(h)}, but must return one floating-point tensor: "
@@ -54,7 +58,7 @@ def call_hard(hard: Callable[[Tensor], Tensor], z: Tensor) -> Tensor:
             f"the hard function turned {list(z.shape)} into {list(h.shape)}, but must keep the batch dimension "
             f"({z.shape[0]}) first: apply it to each sample"
         )
-    return h
+    return h.to(z.dtype)
 
 
 def hard_value(hard: Callable[[Tensor], Tensor], z: Tensor) -> Tensor:

@@ -195,6 +195,21 @@ def inference_sides(config: dict[str, Any]) -> dict[str, Timed]:
     return {"stripped": run(lambda: model(x)), "plain": plain_call}
 
 
+def measure_imports(rounds: int) -> dict[str, float]:
+    """What `import dab` costs a program that has torch, in fresh processes."""
+    clock = "import time; now = time.perf_counter; start = now()"
+    code = f"{clock}; import torch; between = now(); import dab; print(between - start, now() - between)"
+    runs = [
+        subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, cwd=ROOT) for _ in range(rounds)
+    ]
+    torch_seconds, ours = zip(*(map(float, run.stdout.split()) for run in runs))
+    return {
+        "seconds of import torch": statistics.median(torch_seconds),
+        "seconds of import dab on top of it": statistics.median(ours),
+        "import dab / import torch": statistics.median(o / t for o, t in zip(ours, torch_seconds)),
+    }
+
+
 def peak_memory(estimator: str) -> float:
     """Megabytes that training steps of batch 16384 add to a fresh process."""
     code = f"import sys; sys.path.insert(0, 'scripts'); import bench; bench.print_memory({estimator!r})"
@@ -275,6 +290,7 @@ def main() -> None:
         table[f"{threads} thread{'s' * (threads > 1)}"] = measure(arguments.rounds, arguments.length, threads)
     table[f"{cores} threads"] |= measure_loader(arguments.rounds, arguments.length, cores)
     table["density, 1 thread: 784-200-200-200-784, batch 128"] = measure_density(arguments.rounds, 1)
+    table["import"] = measure_imports(5)
     memory = {name: peak_memory(name) for name in ("bridge", "straight_through")}
     table["memory"] = {f"peak MB of a {name} step, batch 16384": mb for name, mb in memory.items()}
     table["memory"]["bridge / straight-through"] = memory["bridge"] / memory["straight_through"]

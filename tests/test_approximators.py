@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import dab
-from dab.approximators import auto, conv, dense, elementwise, matched
+from dab.approximators import Dense, Elementwise, Matched, auto, conv, dense, elementwise, matched
 from dab.hard import Bernoulli, Binary, KMeans, Signum, Sort, Threshold, TopK
 
 
@@ -51,6 +51,16 @@ def test_built_for_the_shape_of_the_hard_function(build, hard, shape: tuple[int,
     assert torch.equal(y, hard(z.detach())) or isinstance(hard, Bernoulli)
     (y.sin().sum() + penalty.mean()).backward()
     assert z.grad is not None and z.grad.any()
+
+
+@pytest.mark.parametrize(("build", "hard", "shape"), BUILT)
+def test_an_empty_batch(build, hard, shape: tuple[int, ...]) -> None:
+    z = torch.randn(0, *shape, requires_grad=True)
+    bridge = dab.Bridge(hard, build(hard, shape))
+    y, penalty = bridge(z)
+    (y.sum() + penalty.sum()).backward()
+    assert len(y) == len(penalty) == 0 and z.grad is not None
+    assert all(p.grad is not None and not p.grad.any() for p in bridge.parameters())
 
 
 def test_the_dense_net_of_the_paper() -> None:
@@ -165,9 +175,27 @@ def test_frozen() -> None:
     assert not any(p.requires_grad for p in dense(Signum(), (6,), frozen=True).parameters())
 
 
-def test_auto_picks_the_matched_one_if_there_is_one() -> None:
-    assert isinstance(auto(Signum(), (6,)), dab.approximators.Matched)
-    assert isinstance(auto(torch.sign, (6,)), dab.approximators.Dense)
+@pytest.mark.parametrize(
+    ("hard", "kind"),
+    [
+        (Signum(), Matched),
+        (Binary("batch"), Matched),
+        (torch.sign, Elementwise),
+        (lambda z: torch.bernoulli(torch.sigmoid(z)), Elementwise),
+        (lambda z: z.sort(1).values, Dense),
+        (lambda z: z[:, :3].sign(), Dense),
+        (TopK(2), Dense),
+    ],
+)
+def test_auto_takes_the_most_structure_that_fits(hard, kind: type) -> None:
+    assert type(auto(hard, (6,))) is kind
+
+
+def test_auto_leaves_the_random_numbers_alone() -> None:
+    torch.manual_seed(0)
+    chosen = auto(torch.sign, (6,))
+    torch.manual_seed(0)
+    assert torch.equal(chosen.net[0].weight, elementwise(torch.sign, (6,)).net[0].weight)
 
 
 @pytest.mark.parametrize("build", [dense, elementwise, matched])
@@ -189,6 +217,8 @@ def test_copies_and_pickles(build) -> None:
         (lambda: conv(Signum(), (6,)), r"\[C, H, W\]"),
         (lambda: conv(Signum(), (2, 3, 3), kernel=2), "odd"),
         (lambda: dense(Signum(), (6,), activation="swish"), "tanh, relu, elu, gelu, leaky_relu, identity"),
+        (lambda: dense(Signum(), (6,))(torch.randn(2, 8)), r"built for samples \[6\], given \[8\].*build another"),
+        (lambda: dense(Signum(), (6,))(torch.randn(0, 8)), r"built for samples \[6\], given \[8\]"),
     ],
 )
 def test_impossible_requests_say_why(call, says: str) -> None:

@@ -61,6 +61,44 @@ def test_frozen_and_parameterless_approximators(routing: str) -> None:
         assert all(p.grad is None for p in net.parameters())
 
 
+class Twice(nn.Module):
+    """One layer used in two places, and another whose weight two layers share."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.again = self.layer = nn.Linear(4, 4)
+        self.first, self.last = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.last.weight = self.first.weight
+        self.scale = self.size = nn.Parameter(torch.ones(4))
+
+    def forward(self, z: Tensor) -> Tensor:
+        inside = self.again(torch.tanh(self.layer(z)))
+        return self.last(torch.tanh(self.first(torch.tanh(inside)))) * self.size * self.scale
+
+
+@pytest.mark.parametrize("routing", ROUTINGS)
+def test_an_approximator_may_use_its_parts_twice(routing: str) -> None:
+    """Its parameters stay what they were, learn, and get of the task what the routing says."""
+    torch.manual_seed(0)
+    net = Twice()
+    before = list(net.parameters())
+    bridge = dab.Bridge(torch.sign, net, gamma=1.0, routing=routing)
+    optimizer = torch.optim.Adam(bridge.parameters(), lr=1e-2)
+    z = torch.randn(64, 4)
+    seen = []
+    for _ in range(60):
+        _, penalty = bridge(z)
+        optimizer.zero_grad()
+        penalty.mean().backward()
+        optimizer.step()
+        seen.append(penalty.mean().item())
+    assert all(p is q for p, q in zip(net.parameters(), before, strict=True)) and net.again is net.layer
+    assert seen[-1] < 0.7 * seen[0]
+    of_task = torch.autograd.grad(bridge(z.requires_grad_())[0].sum(), [z, *before], allow_unused=True)
+    assert of_task[0] is not None and of_task[0].any()
+    assert all((g is not None) == (routing == "additive") for g in of_task[1:])
+
+
 def test_the_output_may_be_changed_in_place() -> None:
     z = torch.randn(3, 4, requires_grad=True)
     y, penalty = dab.Bridge(lambda x: x, nn.Tanh())(z)
@@ -107,9 +145,34 @@ def test_a_bridge_trains_the_layer_before_it(build) -> None:
     assert accuracy_on_quadrants(build, train_before=False) < 0.85
 
 
+def test_a_bridge_builds_its_approximator() -> None:
+    assert isinstance(dab.Bridge(dab.hard.Signum(), in_shape=(4,)).approximator, dab.approximators.Matched)
+    assert isinstance(dab.Bridge(torch.sign, in_shape=(4,)).approximator, dab.approximators.Elementwise)
+    bridge = dab.Bridge(lambda z: z.sort(1).values[:, :2], in_shape=(4,), gamma=2.0, routing="additive", loss="l1")
+    assert bridge(torch.randn(3, 4))[0].shape == (3, 2)
+    assert (bridge.gamma, bridge.routing, bridge.loss) == (2.0, "additive", "l1")
+
+
+@pytest.mark.parametrize("half", ["bfloat16", "half"])
+def test_a_model_in_half_precision_trains(half: str) -> None:
+    """`.bfloat16()` reaches the approximator too, which goes on in float32."""
+    hard = dab.hard.Signum()
+    model = nn.ModuleList([nn.Linear(3, 4), dab.Bridge(hard, dab.approximators.dense(hard, (4,)))])
+    getattr(model, half)()
+    z = model[0](torch.randn(5, 3).to(model[0].weight.dtype))
+    y, penalty = model[1](z)
+    (y.float().sum() + penalty.mean()).backward()
+    assert y.dtype == z.dtype and penalty.dtype == torch.float32
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+    assert model.double()[1].approximator.net[0].weight.dtype == torch.double
+
+
 @pytest.mark.parametrize(
     ("options", "error", "says"),
     [
+        ({"approximator": None}, ValueError, "either an approximator or in_shape.*given neither"),
+        ({"in_shape": (4,)}, ValueError, "either an approximator or in_shape.*given both"),
+        ({"approximator": nn.LazyLinear(4)}, ValueError, "lazy .*call it once"),
         ({"routing": "both"}, ValueError, "released, equation, additive"),
         ({"loss": "mse"}, ValueError, "l2, l1, huber, cosine, cross_entropy"),
         ({"gamma": -1.0}, ValueError, "gamma .*-1"),

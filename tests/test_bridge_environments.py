@@ -162,14 +162,21 @@ class Net(nn.Module):
         return self.bridge(self.before(x))
 
 
+class InlineNet(Net):
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        y = dab.inline(self.bridge)(self.before(x))
+        return y, y.new_zeros(len(y))
+
+
 def _ddp_worker(rank: int, store: str, x: Tensor, expected: list[list[Tensor]]) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
     for routing, wanted in zip(ROUTINGS, expected, strict=True):
-        net = DistributedDataParallel(Net(routing))
-        loss_of(net, x[rank::2]).backward()
-        for p, plain in zip(net.parameters(), wanted, strict=True):
-            torch.testing.assert_close(p.grad, plain)
+        for kind in (Net, InlineNet):
+            net = DistributedDataParallel(kind(routing))
+            loss_of(net, x[rank::2]).backward()
+            for p, plain in zip(net.parameters(), wanted, strict=True):
+                torch.testing.assert_close(p.grad, plain)
     leave_workers(0)
 
 

@@ -1,5 +1,6 @@
 """Estimators for discrete latents: what a caller may rely on, and what their control variates are worth."""
 
+import copy
 import inspect
 from collections.abc import Callable
 
@@ -20,7 +21,7 @@ from dab.estimators.rebar import Rebar
 from dab.estimators.reinmax import ReinMax
 from dab.estimators.relax import Relax
 from dab.estimators.score_function import ScoreFunction
-from dab.hard import Bernoulli
+from dab.hard import Bernoulli, Sort1d
 
 OBJECTIVE_ESTIMATORS = [ScoreFunction(1), ScoreFunction(3), Rebar(), Relax((8,), (4,)), Arm(), Disarm()]
 
@@ -71,19 +72,133 @@ def test_half_precision_and_graphs_from_outside(estimator: nn.Module, calls: int
     assert encoder.weight.grad.isfinite().all() and encoder.weight.grad.abs().sum() > 0
 
 
-@pytest.mark.parametrize("estimator", [*OBJECTIVE_ESTIMATORS[1:], Lift(ReinMax())], ids=lambda e: type(e).__name__)
-def test_a_compiled_step_is_the_eager_one(estimator: nn.Module) -> None:
-    encoder, decoder, x = nn.Linear(3, 4), nn.Linear(4, 3), torch.randn(16, 3)
-    parameters = [p for module in (encoder, decoder, estimator) for p in module.parameters()]
+def lifted_layers() -> dict[str, nn.Module]:
+    layers = {
+        "Bridge": dab.Bridge(Bernoulli(), in_shape=(4,)),
+        "StraightThrough": dab.StraightThrough(Bernoulli()),
+        "TrueGradient": dab.TrueGradient(Sort1d()),
+        "NoHard": dab.NoHard(),
+        "Gumbel": Gumbel(),
+        "straight-through Gumbel": Gumbel(straight_through=True),
+        "GumbelRao": GumbelRao(3),
+        "ReinMax": ReinMax(),
+    }
+    return {name: Lift(layer) for name, layer in layers.items()}
 
-    def loss_of(x: Tensor) -> Tensor:
-        return estimator(encoder(x), lambda b: (decoder(b) - x).square().sum(1))[0]
 
-    def gradients(step: Callable[[Tensor], Tensor]) -> list[Tensor]:
-        torch.manual_seed(0)  # aot_eager draws as eager code does
-        return list(torch.autograd.grad(step(x), parameters, allow_unused=True, materialize_grads=True))
+EVERY = lifted_layers() | {
+    "ScoreFunction": ScoreFunction(2),
+    "Arm": Arm(),
+    "Disarm": Disarm(),
+    "Rebar": Rebar(),
+    "Rebar, not learned": Rebar(learn=False),
+    "Relax": Relax((8,), (4,)),
+    "Relax, network alone": Relax((8,), (4,), eta=None),
+}
 
-    torch.testing.assert_close(gradients(torch.compile(loss_of, backend="aot_eager")), gradients(loss_of))
+
+class Step(nn.Module):
+    """An encoder, an estimator and a decoder."""
+
+    def __init__(self, estimator: nn.Module) -> None:
+        super().__init__()
+        self.encoder, self.decoder, self.estimator = nn.Linear(3, 4), nn.Linear(4, 3), estimator
+        for p in estimator.parameters():  # where they start nothing of the network would be seen
+            p.data.add_(0.1 * torch.randn_like(p))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.estimator(self.encoder(x), lambda b: (self.decoder(b) - x).square().sum(1))[0]
+
+    def trained(self) -> dict[str, Tensor]:
+        return {name: p for name, p in self.named_parameters() if p.requires_grad}
+
+
+def step_gradients(step: nn.Module, call: Callable[[Tensor], Tensor], x: Tensor) -> dict[str, Tensor]:
+    trained = step.trained()
+    torch.manual_seed(0)
+    gradients = torch.autograd.grad(call(x), list(trained.values()), allow_unused=True, materialize_grads=True)
+    return dict(zip(trained, gradients))
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_every_estimator_compiles_in_one_graph(name: str) -> None:
+    torch.compiler.reset()
+    step, x = Step(copy.deepcopy(EVERY[name])), torch.randn(16, 3)
+    compiled = torch.compile(step, backend="aot_eager", fullgraph=True)  # which draws as eager code does
+    torch.testing.assert_close(step_gradients(step, compiled, x), step_gradients(step, step, x))
+
+
+def test_an_objective_that_breaks_the_graph_compiles_in_pieces() -> None:
+    step, x = Step(Rebar()), torch.randn(16, 3)
+    step.decoder.register_forward_hook(lambda *_: torch._dynamo.graph_break())
+    compiled = torch.compile(step, backend="aot_eager")
+    torch.testing.assert_close(step_gradients(step, compiled, x), step_gradients(step, step, x))
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_every_estimator_works_under_torch_func(name: str) -> None:
+    step, x = Step(copy.deepcopy(EVERY[name])), torch.randn(16, 3)
+    plain = step_gradients(step, step, x)
+    before = list(step.parameters())
+    parameters = {name: p.detach() for name, p in step.trained().items()}
+
+    def loss(parameters: dict[str, Tensor], x: Tensor) -> Tensor:
+        return torch.func.functional_call(step, parameters, (x,))
+
+    torch.manual_seed(0)
+    torch.testing.assert_close(torch.func.grad(loss)(parameters, x), plain)
+    each = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0), randomness="different")(parameters, x[:, None])
+    assert all(g.shape == (16, *plain[name].shape) and g.isfinite().all() for name, g in each.items())
+    assert all(p is q for p, q in zip(step.parameters(), before, strict=True))  # all were put back
+
+
+@pytest.mark.parametrize("estimator", OBJECTIVE_ESTIMATORS, ids=lambda e: type(e).__name__)
+def test_an_objective_that_changes_its_sample_changes_nothing_else(estimator: nn.Module) -> None:
+    """The sample is the objective's own: a copy, so that writing into it does not bias the estimate."""
+    estimator, weight = copy.deepcopy(estimator), torch.arange(1.0, 5)
+
+    def gradients(objective: Callable[[Tensor], Tensor]) -> list[Tensor]:
+        torch.manual_seed(0)
+        logits = torch.linspace(-2, 2, 24).view(6, 4).requires_grad_()
+        wanted = [logits, *estimator.parameters()]
+        return list(
+            torch.autograd.grad(estimator(logits, objective)[0], wanted, allow_unused=True, materialize_grads=True)
+        )
+
+    pure = gradients(lambda b: ((b - 0.3) * weight).square().sum(1))
+    writing = gradients(lambda b: b.sub_(0.3).mul_(weight).square().sum(1))
+    assert pure[0].any()
+    torch.testing.assert_close(writing, pure, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("estimator", OBJECTIVE_ESTIMATORS, ids=lambda e: type(e).__name__)
+def test_an_empty_batch_teaches_nothing(estimator: nn.Module) -> None:
+    logits = torch.randn(0, 4, requires_grad=True)
+    each, _ = estimator.each(logits, lambda b: b.sum(1))
+    wanted = [logits, *estimator.parameters()]
+    gradients = torch.autograd.grad(each.sum(), wanted, allow_unused=True, materialize_grads=True)
+    assert each.shape == (0,) and not any(g.any() for g in gradients)
+
+
+@pytest.mark.parametrize("categorical", [False, True])
+def test_the_estimators_that_draw_pass_nan_on(categorical: bool) -> None:
+    z = torch.zeros(5, 3, 4)
+    z[0, 1, 2] = torch.nan
+    for layer in (Gumbel(1.0, True, categorical), GumbelRao(2, categorical=categorical), ReinMax(1.0, categorical)):
+        for training in (True, False):
+            y, _ = layer.train(training)(z)
+            assert y[0, 1, 2].isnan() and not y[1:].isnan().any() and not y[0, 0].isnan().any()
+    for estimator in (ScoreFunction(1, categorical), Rebar(categorical=categorical)):
+        loss, _ = estimator(z, lambda b: b.flatten(1).sum(1))
+        assert loss.isnan()
+    assert categorical or Disarm()(z, lambda b: b.flatten(1).sum(1))[0].isnan()
+
+
+def test_bfloat16_control_variates_stay_float32() -> None:
+    estimator = Relax((8,), (4,)).bfloat16()
+    logits = torch.randn(6, 4, dtype=torch.bfloat16, requires_grad=True)
+    estimator(logits, lambda b: b.float().sum(1))[0].backward()
+    assert {p.dtype for p in estimator.parameters()} == {torch.float32} and logits.grad is not None
 
 
 HARD_LAYERS = [lambda c: Gumbel(0.7, True, c), lambda c: ReinMax(1.2, c), lambda c: GumbelRao(4, 0.7, c)]

@@ -1,14 +1,15 @@
 """Layer estimators: one interface, each with its own gradient."""
 
-import subprocess
-import sys
+import copy
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 import dab
 from dab import NoHard, StraightThrough, TrueGradient
+from dab.estimators import Gumbel, GumbelRao, ReinMax
 from dab.hard import Bernoulli, Signum, Sort1d, TopK
 
 LAYERS = [
@@ -77,20 +78,68 @@ def test_the_true_gradient_of_kmeans_averages_within_clusters() -> None:
     torch.testing.assert_close(z.grad, torch.tensor([[[2.0, 2.0, 7.0, 7.0]]], dtype=torch.double))
 
 
-def test_import_needs_torch_alone() -> None:
-    """With everything the suite uses made impossible to import, the library still works."""
-    blocked = ["numpy", "sklearn", "torchvision", "hydra", "omegaconf", "wandb", "matplotlib", "rich", "safetensors"]
-    # torch itself takes numpy if it is there, so it comes first.
-    code = f"""
-import sys, torch
-for name in {blocked!r}:
-    for loaded in [m for m in sys.modules if m.split('.')[0] == name]:
-        del sys.modules[loaded]
-    sys.modules[name] = None
-import dab
-hard = dab.hard.Signum()
-dab.Bridge(hard, dab.approximators.auto(hard, (4,)))(torch.randn(2, 4))
-print(dab.__version__)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.stdout.strip() == dab.__version__, done.stderr
+# What holds for all of them
+
+ALL = [*LAYERS, Gumbel(), Gumbel(straight_through=True), GumbelRao(2), ReinMax()]
+
+
+@pytest.mark.parametrize("layer", ALL, ids=lambda layer: type(layer).__name__)
+def test_no_gradient_passes_in_evaluation(layer: nn.Module) -> None:
+    """Alike for all: y is a constant there, but for NoHard, which has nothing hard."""
+    layer = copy.deepcopy(layer).eval()
+    y, penalty = layer(torch.randn(3, 4, 5, requires_grad=True))
+    assert y.requires_grad == isinstance(layer, NoHard)
+    assert not penalty.requires_grad and not penalty.any()
+
+
+@pytest.mark.parametrize("layer", ALL, ids=lambda layer: type(layer).__name__)
+@pytest.mark.parametrize("training", [True, False])
+def test_an_empty_batch(layer: nn.Module, training: bool) -> None:
+    y, penalty = copy.deepcopy(layer).train(training)(torch.randn(0, 4, 5, requires_grad=True))
+    assert y.shape == (0, 4, 5) and penalty.shape == (0,)
+
+
+def with_a_hard_function(hard) -> list[nn.Module]:
+    return [dab.Bridge(hard, nn.Tanh()), StraightThrough(hard), TrueGradient(hard)]
+
+
+def writes_in_place(z: Tensor) -> Tensor:
+    return z.mul_(2).round_()
+
+
+def writes_through_numpy(z: Tensor) -> Tensor:
+    values = z.detach().numpy()
+    np.sign(values, out=values)
+    return z
+
+
+@pytest.mark.parametrize("hard", [writes_in_place, writes_through_numpy, lambda z: z, lambda z: z.flip(0)[:, :]])
+@pytest.mark.parametrize("training", [True, False])
+def test_z_stays_what_it_is(hard, training: bool) -> None:
+    """Whatever the function does with its input, and the caller with the output."""
+    for layer in (*with_a_hard_function(hard), NoHard()):
+        z = torch.randn(3, 4, requires_grad=True)
+        before = z.detach().clone()
+        y, _ = layer.train(training)(z)
+        y.mul_(3).add_(1)
+        assert torch.equal(z, before)
+
+
+@pytest.mark.parametrize("other", [torch.double, torch.bfloat16, torch.half], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.double, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("training", [True, False])
+def test_y_has_the_dtype_of_z(other: torch.dtype, dtype: torch.dtype, training: bool) -> None:
+    for layer in with_a_hard_function(lambda z: z.sign().to(other)):
+        z = torch.randn(3, 4, dtype=dtype, requires_grad=True)
+        y, penalty = layer.train(training)(z)
+        assert y.dtype == dtype and torch.equal(y, z.sign())
+        assert penalty.dtype == (torch.double if dtype == torch.double else torch.float32)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_broken_encoder_shows(training: bool) -> None:
+    z = torch.randn(3, 4)
+    z[1, 2] = torch.nan
+    for layer in with_a_hard_function(Signum()):
+        y, _ = layer.train(training)(z)
+        assert y[1, 2].isnan() and y.isnan().sum() == 1

@@ -1,6 +1,7 @@
 """Bugs that were found in public code, put back in on purpose: the exactness suite must notice each of them."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -10,8 +11,9 @@ from torch import Tensor, nn
 from dab.estimators.disarm import Arm, Disarm
 from dab.estimators.discrete import Binary
 from dab.estimators.objective import Estimate, Objective, ObjectiveEstimator
-from dab.estimators.rebar import Rebar
+from dab.estimators.rebar import Parts, Rebar
 from dab.estimators.score_function import ScoreFunction
+from dab.stateless import parameters_by_name
 
 
 class ConditionalSampleAsConstant(Rebar):
@@ -25,8 +27,9 @@ class ConditionalSampleOfTheOtherState(Rebar):
 
 
 class NoPathwiseTerm(Rebar):
-    def pathwise(self, c: Tensor, c_given_b: Tensor, leaf: Tensor) -> Tensor:
-        return torch.zeros_like(leaf)
+    def pathwise(self, *args: Any) -> tuple[Tensor, Parts]:
+        gradient, parts = super().pathwise(*args)
+        return torch.zeros_like(gradient), parts
 
 
 class NoEtaInTheScoreTerm(Rebar):
@@ -35,8 +38,9 @@ class NoEtaInTheScoreTerm(Rebar):
 
 
 class EtaForgottenInThePathwiseTerm(Rebar):
-    def pathwise(self, c: Tensor, c_given_b: Tensor, leaf: Tensor) -> Tensor:
-        return super().pathwise(c, c_given_b, leaf) / self.eta.detach()
+    def pathwise(self, *args: Any) -> tuple[Tensor, Parts]:
+        gradient, parts = super().pathwise(*args)
+        return gradient / self.eta.detach(), parts
 
 
 class ObjectiveDifferentiatedTwice(Rebar):
@@ -44,7 +48,8 @@ class ObjectiveDifferentiatedTwice(Rebar):
 
     def estimate(self, logits: Tensor, cost: Objective) -> Estimate:
         e = super().estimate(logits, cost)
-        return e._replace(value=e.value + cost(self.relax(self.family.perturbed(logits)).detach()))
+        relaxed = self.relax(self.family.perturbed(logits), parameters_by_name(self)).detach()
+        return e._replace(value=e.value + cost(relaxed))
 
 
 class MeanForSumOverLatents(Binary):
@@ -133,8 +138,9 @@ class ModelLossReachesTheControl(Rebar):
 class GradientWithoutItsGraph(Rebar):
     """The pathwise term as a constant in the variance: half of what eta should hear is missing."""
 
-    def pathwise(self, c: Tensor, c_given_b: Tensor, leaf: Tensor) -> Tensor:
-        return super().pathwise(c, c_given_b, leaf).detach()
+    def pathwise(self, *args: Any) -> tuple[Tensor, Parts]:
+        gradient, parts = super().pathwise(*args)
+        return gradient.detach(), parts
 
 
 def leaks_into_the_model(estimator: ObjectiveEstimator) -> bool:

@@ -1,12 +1,14 @@
 """Hard functions: values, shapes, bits, and the contract they share."""
 
+import copy
 import math
 
+import numpy as np
 import pytest
 import torch
 from sklearn.cluster import KMeans as ScikitKMeans
 from torch import Tensor, nn
-from torch.func import vmap
+from torch.func import functional_call, grad, vmap
 
 import dab
 from dab.hard import Bernoulli, Binary, KMeans, Signum, Sort, Sort1d, Threshold, TopK
@@ -29,6 +31,7 @@ EVERY = [
     (KMeans(3, points="channels"), (5, 4, 4), None),
     (KMeans(3, output="centroids"), (2, 4, 4), None),
     (KMeans(3, points="channels", output="centroids"), (5, 4, 4), None),
+    (KMeans(3, start="kmeans++"), (2, 4, 4), None),
 ]
 
 
@@ -57,7 +60,9 @@ def test_samples_stay_apart_and_vmap_agrees(hard: nn.Module, shape: tuple[int, .
     torch.testing.assert_close(vmap(lambda sample: hard(sample[None])[0])(z), h)
 
 
-@pytest.mark.parametrize("hard", [Binary("batch"), Bernoulli(), TopK(2), KMeans(3, 2)], ids=str)
+@pytest.mark.parametrize(
+    "hard", [Binary("batch"), Bernoulli(), TopK(2), KMeans(3, 2), KMeans(3, 1, start="kmeans++")], ids=str
+)
 def test_compiles_in_one_graph(hard: nn.Module) -> None:
     z = torch.randn(3, 2, 4, 4)
     compiled = torch.compile(hard, fullgraph=True, backend="aot_eager")
@@ -71,6 +76,32 @@ def test_compiles_in_one_graph(hard: nn.Module) -> None:
 def test_signum_edges() -> None:
     z = torch.tensor([[-2.0, -0.5, -0.0, 0.5, 0.500001, -0.500001]])
     assert Signum()(z).tolist() == [[-1, 0, 0, 0, 1, -1]]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.double])
+@pytest.mark.parametrize("eps", [0.0, 1e-40, 1e-6, 0.1, 0.5, 7.0, math.inf])
+def test_signum_equals_two_comparisons(dtype: torch.dtype, eps: float) -> None:
+    edge, tiny = torch.tensor(eps).to(dtype), torch.tensor(torch.finfo(dtype).tiny, dtype=dtype)
+    above = torch.nextafter(edge.float(), torch.tensor(math.inf)).to(dtype)
+    near = torch.stack([edge, above, tiny, torch.zeros_like(edge), torch.full_like(edge, math.inf)])
+    z = torch.cat([torch.randn(1000).to(dtype), near, -near])[None]
+    wanted = (z > eps).to(dtype) - (z < -eps).to(dtype)
+    assert torch.equal(Signum(eps)(z), wanted)
+    assert torch.equal(Signum(eps)(z).signbit(), wanted.signbit())
+
+
+@pytest.mark.parametrize(("hard", "shape"), [(h, s) for h, s, _ in EVERY], ids=[f"{h}-{s}" for h, s, _ in EVERY])
+@pytest.mark.parametrize("training", [True, False])
+def test_nan_comes_out_as_nan_in_its_own_sample(hard: nn.Module, shape: tuple[int, ...], training: bool) -> None:
+    z = torch.randn(3, *shape)
+    z.flatten(1)[1, 2] = torch.nan
+    hard = copy.deepcopy(hard).train(training)
+    h = hard(z).flatten(1)
+    assert h[1].isnan().any()
+    if getattr(hard, "reference", "") != "batch" or not training:
+        assert not h[[0, 2]].isnan().any()
+    if hard.bits_per_unit is not None:
+        assert h[1, 2].isnan()
 
 
 def test_threshold_edges() -> None:
@@ -98,6 +129,34 @@ def test_binary_by_batch_uses_the_running_mean_in_evaluation() -> None:
     assert hard.running_mean is kept  # moved in place: whoever holds the buffer sees it
 
 
+@pytest.mark.parametrize("seen", [False, True], ids=["fresh", "used"])
+def test_binary_by_batch_is_not_spoilt_by_torch_func(seen: bool) -> None:
+    """torch.func may not move its running mean: a line that says so, and nothing stored."""
+    hard, z = Binary("batch"), torch.randn(5, 4, 3)
+    if seen:
+        hard(z[0])
+    before = hard.running_mean.clone()
+    for transformed in (grad(lambda z: (z * hard(z)).sum()), vmap(lambda z: hard(z[None]))):
+        with pytest.raises(RuntimeError, match=r"torch.func.*eval.*functional_call"):
+            transformed(z[0])
+        assert torch.equal(hard.running_mean, before)
+    hard.eval()
+    assert grad(lambda z: (z * hard(z)).sum())(z[0]).shape == (4, 3)
+
+
+def test_binary_by_batch_moves_a_running_mean_that_is_given_to_torch_func() -> None:
+    hard, z = Binary("batch", momentum=1.0), torch.randn(4, 3)
+    hard(z)
+
+    def of(mean: Tensor) -> tuple[Tensor, Tensor]:
+        buffers = {"running_mean": mean.clone()}
+        return (z * functional_call(hard, buffers, (z + 1,))).sum() + mean.sum(), buffers["running_mean"]
+
+    _, moved = grad(of, has_aux=True)(hard.running_mean)
+    torch.testing.assert_close(moved, z.mean(0) + 1)
+    torch.testing.assert_close(hard.running_mean, z.mean(0))
+
+
 def test_bernoulli_samples_with_the_right_probability() -> None:
     n, logits = 200_000, torch.tensor([-4.0, -1.0, 0.0, 2.0])
     torch.manual_seed(0)
@@ -112,7 +171,6 @@ def test_bernoulli_in_evaluation() -> None:
     assert Bernoulli("threshold").eval()(z).unique(dim=0).tolist() == [[0, 0, 1]]
     assert len(Bernoulli("sample").eval()(z).unique(dim=0)) == 8
     assert len(Bernoulli("threshold")(z).unique(dim=0)) == 8  # training always samples
-    assert Bernoulli()(torch.full((1, 1), float("nan"))).tolist() == [[0.0]]
 
 
 def test_sort_rows_then_columns() -> None:
@@ -151,6 +209,38 @@ def test_kmeans_equals_scikit_learn(points: str) -> None:
         torch.testing.assert_close(quantized[i], theirs[oracle.labels_])
 
 
+def inertia(x: Tensor, centres: Tensor) -> Tensor:
+    return torch.cdist(x, centres).square().amin(-1).sum(-1)  # [B]
+
+
+@pytest.mark.parametrize("outliers", [0.0, 0.02], ids=["clean", "2 % outliers"])
+def test_kmeans_plus_plus_is_as_good_as_scikit_learn(outliers: float) -> None:
+    torch.manual_seed(0)
+    k, (batch, points, size) = 5, (16, 200, 4)
+    where = torch.randint(k, (batch, points, 1)).expand(-1, -1, size)
+    x = (4 * torch.randn(batch, k, size)).gather(1, where) + 0.5 * torch.randn(batch, points, size)
+    x = torch.where(torch.rand(batch, points, 1) < outliers, 20 * torch.randn_like(x), x).double()
+    seeds = range(4)
+    fits = [[ScikitKMeans(k, n_init=1, random_state=s).fit(sample.numpy()).inertia_ for sample in x] for s in seeds]
+    theirs = torch.tensor(fits).mean(0)
+    drawn = [KMeans(k, 20, output="centroids", start="kmeans++", seed=s) for s in range(8)]
+    ours = torch.stack([inertia(x, hard(x.mT).mT) for hard in drawn]).mean(0)
+    assert (ours / theirs).mean() < 1.07
+    farthest = inertia(x, KMeans(k, 20, output="centroids")(x.mT).mT)
+    assert (farthest / theirs).mean() > 1.3 or not outliers  # what the other start is offered for
+
+
+def test_kmeans_plus_plus_draws_by_its_seed_alone() -> None:
+    z, hard = torch.randn(2, 3, 8, 8), KMeans(6, 0, start="kmeans++")
+    before = torch.get_rng_state()
+    first = hard(z)
+    torch.manual_seed(5)
+    assert torch.equal(hard(z), first) and torch.equal(KMeans(6, 0, start="kmeans++")(z), first)
+    assert not torch.equal(KMeans(6, 0, start="kmeans++", seed=1)(z), first)
+    assert not hard.state_dict()  # nothing to save: the seed is all
+    torch.set_rng_state(before)
+
+
 def test_kmeans_with_as_many_clusters_as_points_changes_nothing() -> None:
     z = torch.randn(2, 3, 4, 4, dtype=torch.double)
     torch.testing.assert_close(KMeans(16)(z), z)
@@ -177,6 +267,7 @@ def test_kmeans_is_not_rounded_by_autocast() -> None:
         (lambda: KMeans(10, points="channels").out_shape((4, 3, 3)), "10 .*4 channels"),
         (lambda: KMeans(2)(torch.randn(1, 4)), r"\[4\]"),
         (lambda: KMeans(points="rows"), "positions, channels"),
+        (lambda: KMeans(start="random"), r"farthest, kmeans\+\+"),
         (lambda: TopK(4)(torch.randn(1, 3, 8)), r"4 .*\[3, 8\]"),
         (lambda: TopK(0), "at least 1"),
         (lambda: Sort()(torch.randn(2, 3)), "Sort1d"),
@@ -210,3 +301,68 @@ def test_trying_a_function_leaves_no_trace() -> None:
     fresh = nn.BatchNorm1d(3)
     dab.hard.out_shape(fresh, (3,))
     assert fresh.num_batches_tracked == 0
+
+
+def top3_mask(z: Tensor) -> Tensor:
+    return torch.zeros_like(z).scatter(-1, z.topk(3, -1).indices, 1.0)
+
+
+def own_threshold_for_each(z: Tensor) -> Tensor:
+    return (z > torch.linspace(-1, 1, z[0].numel()).view(z.shape[1:])).to(z.dtype)
+
+
+def fails(z: Tensor) -> Tensor:
+    raise RuntimeError("not on a CPU")
+
+
+ON_UNITS = [
+    torch.sign,
+    lambda z: z.round(),
+    lambda z: z.relu_(),  # writes into its input
+    lambda z: z.log().floor(),  # NaN for half of the samples
+    lambda z: torch.bernoulli(torch.sigmoid(z)),
+    lambda z: (z + torch.randn_like(z)).round(),
+    nn.Dropout(0.5),
+    Signum(),
+    Binary("zero"),
+    Bernoulli(),
+]
+NOT_ON_UNITS = [
+    top3_mask,
+    own_threshold_for_each,
+    fails,
+    lambda z: z.sort(-1).values,
+    lambda z: z.argsort(-1).argsort(-1).to(z.dtype),
+    lambda z: z.flip(-1),
+    lambda z: z.softmax(-1),
+    lambda z: z.cumsum(-1).round(),
+    lambda z: torch.bernoulli(torch.sigmoid(z - z.mean(-1, keepdim=True))),
+    lambda z: torch.bernoulli(torch.linspace(0.1, 0.9, z.shape[-1]).expand_as(z)),
+    lambda z: z[..., :4].sign(),
+    lambda z: torch.from_numpy(np.random.default_rng().normal(size=z.shape)).to(z.dtype),
+    Binary(),
+    Binary("batch"),
+    KMeans(2),
+    Sort1d(),
+]
+
+
+@pytest.mark.parametrize("shape", [(12,), (3, 8, 8)], ids=str)
+def test_functions_of_single_units_are_found_by_trying(shape: tuple[int, ...]) -> None:
+    before = torch.get_rng_state()
+    for hard in ON_UNITS:
+        assert dab.hard.acts_on_units(hard, shape), hard
+    for hard in NOT_ON_UNITS:
+        assert not dab.hard.acts_on_units(hard, shape), hard
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_trying_takes_a_handful_of_calls() -> None:
+    calls: list[int] = []
+
+    def counted(z: Tensor) -> Tensor:
+        calls.append(len(z))
+        return z.sign()
+
+    assert dab.hard.acts_on_units(counted, (6,))
+    assert len(calls) <= 4 and max(calls) <= 32

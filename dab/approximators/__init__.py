@@ -7,12 +7,13 @@ Any module with the input and output shapes of the hard function will do. The bu
     elementwise     one small net applied to every unit: cheap, for functions of single units
     conv            convolutions: for feature maps that keep height and width
     matched         the form of the hard function with soft edges: signum, binary, bernoulli, threshold
-    auto            matched where there is one, dense otherwise
+    auto            structure before size: matched where there is one, elementwise where it fits, dense otherwise
 """
 
+from dab.approximators.auto import auto
 from dab.approximators.conv import Conv, conv
 from dab.approximators.dense import Dense, dense
 from dab.approximators.elementwise import Elementwise, elementwise
-from dab.approximators.matched import Matched, auto, matched
+from dab.approximators.matched import Matched, matched
 
 __all__ = ["Conv", "Dense", "Elementwise", "Matched", "auto", "conv", "dense", "elementwise", "matched"]

@@ -1,23 +1,17 @@
 import math
 from collections.abc import Callable
-from itertools import pairwise
 
 from torch import Tensor, nn
 
-from dab.activations import activation as activation_named
 from dab.hard import out_shape as shape_after
-
-
-def stack(sizes: tuple[int, ...], activation: str) -> nn.Sequential:
-    """Linear layers from sizes[0] to sizes[-1], the activation between them and none at the end."""
-    layers: list[nn.Module] = []
-    for before, after in pairwise(sizes):
-        layers += [nn.Linear(before, after), activation_named(activation)]
-    return nn.Sequential(*layers[:-1])
+from dab.nets import mlp
 
 
 class Dense(nn.Module):
-    """Linear layers over the flattened sample.  [B, *in_shape] → [B, *out_shape]"""
+    """Linear layers over the flattened sample.  [B, *in_shape] → [B, *out_shape]
+
+    last_at_zero    the last layer, and so the output, starts at zero
+    """
 
     def __init__(
         self,
@@ -25,13 +19,20 @@ class Dense(nn.Module):
         out_shape: tuple[int, ...],
         hidden: tuple[int, ...] = (128, 128),
         activation: str = "tanh",
+        last_at_zero: bool = False,
     ) -> None:
         super().__init__()
-        self.in_units = math.prod(in_shape)
+        self.in_shape = tuple(in_shape)
         self.out_shape = tuple(out_shape)
-        self.net = stack((self.in_units, *hidden, math.prod(out_shape)), activation)
+        self.in_units = math.prod(in_shape)
+        self.net = mlp((self.in_units, *hidden, math.prod(out_shape)), activation, last_at_zero=last_at_zero)
 
     def forward(self, z: Tensor) -> Tensor:
+        if math.prod(z.shape[1:]) != self.in_units:
+            raise ValueError(
+                f"this dense approximator was built for samples {list(self.in_shape)}, given {list(z.shape[1:])}: "
+                "its size is fixed; build another for them, or use elementwise or conv where the hard function allows"
+            )
         return self.net(z.reshape(z.shape[0], self.in_units)).reshape(z.shape[0], *self.out_shape)
 
 

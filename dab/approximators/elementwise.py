@@ -2,8 +2,8 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
-from dab.approximators.dense import stack
 from dab.hard import out_shape as shape_after
+from dab.nets import mlp
 
 
 class Elementwise(nn.Module):
@@ -11,7 +11,7 @@ class Elementwise(nn.Module):
 
     def __init__(self, hidden: tuple[int, ...] = (16,), activation: str = "tanh") -> None:
         super().__init__()
-        self.net = stack((1, *hidden, 1), activation)
+        self.net = mlp((1, *hidden, 1), activation)
 
     def forward(self, z: Tensor) -> Tensor:
         return self.net(z.unsqueeze(-1)).squeeze(-1)

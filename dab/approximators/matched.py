@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dab.approximators.dense import Dense, dense
+from dab.approximators.dense import Dense
 from dab.hard import Bernoulli, Binary, Signum, Threshold
 from dab.hard.binary import mean_of
 
@@ -109,13 +109,8 @@ def matched(
     form = _form(hard)
     lowest = cap if cap_start is None else min(cap, cap_start)
     start = min(1.0, lowest) if slope is None else slope
-    net = None if residual is None else _zero_at_start(dense(hard, in_shape, residual, activation))
+    net = None if residual is None else Dense(in_shape, in_shape, residual, activation, last_at_zero=True)
     return Matched(form, cap, cap_start, start, tuple(in_shape) if per_unit else (), net)
-
-
-def auto(hard: Callable[[Tensor], Tensor], in_shape: tuple[int, ...]) -> nn.Module:
-    """The matched approximator where there is one, a dense one otherwise."""
-    return matched(hard, in_shape) if isinstance(hard, KNOWN) else dense(hard, in_shape)
 
 
 def _form(hard: nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
@@ -142,11 +137,3 @@ def _binary(z: Tensor, slope: Tensor, reference: str) -> Tensor:
 
 def _logistic(z: Tensor, slope: Tensor, centre: float = 0.0) -> Tensor:
     return torch.sigmoid(slope * (z - centre))
-
-
-def _zero_at_start(net: Dense) -> Dense:
-    last = net.net[-1]
-    assert isinstance(last, nn.Linear)
-    nn.init.zeros_(last.weight)
-    nn.init.zeros_(last.bias)
-    return net

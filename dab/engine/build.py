@@ -139,7 +139,7 @@ def build_estimator(config: dict[str, Any], hard: nn.Module, code_shape: tuple[i
     runtime: dict[str, Any] = {"hard": hard} if takes("estimator", node, "hard") else {}
     if takes("estimator", node, "approximator"):
         runtime["approximator"] = make(config, "approximator", hard=hard, in_shape=code_shape)
-    elif takes("estimator", node, "in_shape"):
+    elif takes("estimator", node, "in_shape"):  # a bridge would build an approximator of its own from it
         runtime["in_shape"] = code_shape
     if takes("estimator", node, "categorical"):
         runtime["categorical"] = isinstance(hard, Categorical)

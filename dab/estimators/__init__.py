@@ -4,17 +4,25 @@ A *layer estimator* is a module that stands where the hard function stands:
 
     y, penalty = estimator(z)           # z: [B, ...] → y: [B, ...], penalty: [B]
 
-`y` is the hard value bit for bit (NoHard excepted: it has none); `penalty` is added to the loss as `penalty.mean()`,
-and is zero where the estimator has none. Bridge, StraightThrough, TrueGradient and NoHard are of this kind and
-exchange freely. So are Gumbel, GumbelRao and ReinMax, which draw the Bernoulli or categorical sample themselves (in
-training a Gumbel that is not straight-through returns a soft one).
+`y` is the hard value bit for bit (NoHard excepted: it has none), in the dtype of z, and never z itself: it may be
+changed in place. `penalty` is added to the loss as `penalty.mean()` (`dab.inline(estimator)` does so by itself), and is
+zero where the estimator has none. Bridge, StraightThrough, TrueGradient and NoHard are of this kind and exchange
+freely. So are Gumbel, GumbelRao and ReinMax, which draw the Bernoulli or categorical sample themselves (in training a
+Gumbel that is not straight-through returns a soft one).
 
 An *objective estimator* needs the downstream loss itself, and may evaluate it several times:
 
     loss, logs = estimator(logits, objective)       # objective(sample) -> [B]
 
 ScoreFunction, Rebar, Relax, Arm and Disarm are of this kind, all unbiased; Lift turns any layer estimator into one.
-How good an estimate is: dab.estimators.probe.
+How good an estimate is: dab.estimators.probe. The objective may change its sample in place: it is given a copy.
+
+In evaluation mode nothing passes back through a hard function or a sample, whatever the estimator: y is a constant
+there, even where autograd would know a gradient (TrueGradient). NoHard is the identity in both modes. For saliency maps
+of a model in evaluation mode put its estimator back into training: `model.eval()`, then `bridge.train()`.
+
+All of them work under torch.compile(fullgraph=True), torch.func, autocast and DDP (Binary("batch") excepted: torch.func
+cannot move its running mean). A NaN in z is a NaN in y, as dab/hard/__init__.py has it.
 """
 
 from dab.bridge import Bridge

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from dab.estimators.discrete import uniform
 from dab.estimators.objective import Estimate, Objective, ObjectiveEstimator
+from dab.hard.bits import drawn
 
 
 class Arm(ObjectiveEstimator):
@@ -20,7 +21,7 @@ class Arm(ObjectiveEstimator):
 
     def estimate(self, logits: Tensor, cost: Objective) -> Estimate:
         u, p = uniform(logits), torch.sigmoid(logits)
-        b, partner = (1 - u < p).to(p.dtype), (u < p).to(p.dtype)
+        b, partner = drawn(p, 1 - u), drawn(p, u)
         value, other = cost(b), cost(partner)
         difference = (value - other).detach().reshape(-1, *[1] * (b.dim() - 1))
         gradient = difference * self.factor(logits, u, b, partner)

@@ -11,11 +11,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from dab.hard.bits import drawn, or_nan
+
 
 def uniform(like: Tensor) -> Tensor:
     """Uniforms in the open interval (0, 1), of the shape and dtype (float32 or float64) of `like`."""
     tiny = torch.finfo(like.dtype).eps / 2  # rand may return 0, whose logarithm is not finite
-    return torch.rand(like.shape, dtype=like.dtype, device=like.device).clamp_(tiny, 1 - tiny)
+    u = torch.rand(like.shape, dtype=like.dtype, device=like.device)
+    return F.hardtanh_(u, tiny, 1 - tiny)  # clamp_, in a form that vmap knows
 
 
 class Family(Protocol):
@@ -54,7 +57,7 @@ class Binary:
         return logits + u.log() - torch.log1p(-u)
 
     def hard(self, z: Tensor) -> Tensor:
-        return (z > 0).to(z.dtype)
+        return or_nan(z > 0, z)
 
     def conditional(self, logits: Tensor, b: Tensor) -> Tensor:
         # The logistic noise cut off at zero, by its inverse distribution function: for b = 1 the odds of z are
@@ -69,7 +72,7 @@ class Binary:
         return b - torch.sigmoid(logits)
 
     def sample(self, logits: Tensor) -> Tensor:
-        return (uniform(logits) < torch.sigmoid(logits.detach())).to(logits.dtype)
+        return drawn(torch.sigmoid(logits.detach()), uniform(logits))
 
 
 class Categorical:
@@ -82,7 +85,7 @@ class Categorical:
         return logits.log_softmax(-1) - _exponential(logits).log()
 
     def hard(self, z: Tensor) -> Tensor:
-        return F.one_hot(z.argmax(-1), z.shape[-1]).to(z.dtype)
+        return or_nan(F.one_hot(z.argmax(-1), z.shape[-1]), z.amax(-1, keepdim=True))
 
     def conditional(self, logits: Tensor, b: Tensor) -> Tensor:
         # exp(-z) are exponentials with the rates softmax(logits): the smallest has rate one, and the others

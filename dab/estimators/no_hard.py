@@ -4,7 +4,7 @@ from dab.surrogate import zero_penalty
 
 
 class NoHard(nn.Module):
-    """No hard function: y = z. The baseline that asks what the hard layer itself is worth."""
+    """No hard function: y is a copy of z, with its gradient. The baseline that asks what the hard layer is worth."""
 
     def forward(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        return z, zero_penalty(z)
+        return z.clone(), zero_penalty(z)

@@ -54,7 +54,8 @@ class ObjectiveEstimator(nn.Module):
         check_logits(logits, self.categorical)
 
         def cost(sample: Tensor) -> Tensor:
-            return per_sample(objective(sample.to(logits.dtype)), logits.shape[0])
+            # A copy, because the objective may change its sample in place and the estimate needs it afterwards.
+            return per_sample(objective(sample.to(logits.dtype, copy=True)), logits.shape[0])
 
         x = logits.detach().to(working_dtype(logits))
         if not (self.training and torch.is_grad_enabled()):

@@ -67,7 +67,7 @@ def exact_gradient(logits: Tensor, objective: Objective, parameters: Sequence[Te
     total = torch.zeros(sum(p.numel() for p in wanted), dtype=logits.dtype, device=logits.device)
     for state in states(logits.shape[1], logits):
         log_q = nn.functional.logsigmoid((2 * state - 1) * logits).sum(1)  # [B]
-        total += flat_gradient((log_q.exp() * objective(state.expand_as(logits))).mean(), wanted)
+        total += flat_gradient((log_q.exp() * objective(state.expand_as(logits).clone())).mean(), wanted)
     return total
 
 

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from dab.approximators.dense import stack
 from dab.estimators.objective import Objective
-from dab.estimators.rebar import Rebar
+from dab.estimators.rebar import Rebar, Values
+from dab.nets import mlp
 from dab.precision import full_precision
+from dab.stateless import call_with
 
 
 class Relax(Rebar):
@@ -47,20 +48,16 @@ class Relax(Rebar):
         self.net = control if isinstance(control, nn.Module) else _net(control, in_shape, see_logits)
         self.net.requires_grad_(learn)
 
-    def control(self, z: Tensor, logits: Tensor, cost: Objective) -> Tensor:
-        relaxed = self.relax(z)
+    def control(self, z: Tensor, logits: Tensor, cost: Objective, values: Values) -> Tensor:
+        relaxed = self.relax(z, values)
         seen = [relaxed, self.family.probability(logits)] if self.see_logits else [relaxed]
+        of_net = {name.removeprefix("net."): value for name, value in values.items() if name.startswith("net.")}
         with full_precision(z):
-            c = self.net(torch.cat([2 * s.flatten(1) - 1 for s in seen], 1)).reshape(-1)  # [B]
-        return c + self.eta * cost(relaxed) if self.with_rebar else c
+            c = call_with(self.net, of_net, torch.cat([2 * s.flatten(1) - 1 for s in seen], 1)).reshape(-1)  # [B]
+        return c + values["eta"] * cost(relaxed) if self.with_rebar else c
 
 
 def _net(hidden: Sequence[int], in_shape: tuple[int, ...] | None, see_logits: bool) -> nn.Sequential:
     if in_shape is None:
         raise ValueError(f"control={tuple(hidden)} gives hidden sizes: give in_shape too, (D,) or (G, K), or a module")
-    net = stack((math.prod(in_shape) * (2 if see_logits else 1), *hidden, 1), "tanh")
-    last = net[-1]
-    assert isinstance(last, nn.Linear)
-    nn.init.zeros_(last.weight)
-    nn.init.zeros_(last.bias)
-    return net
+    return mlp((math.prod(in_shape) * (2 if see_logits else 1), *hidden, 1), "tanh", last_at_zero=True)

@@ -2,6 +2,7 @@ import torch
 from torch import Tensor, nn
 
 from dab.choice import one_of
+from dab.hard.bits import drawn, or_nan
 from dab.precision import working_dtype
 
 
@@ -12,6 +13,7 @@ class Bernoulli(nn.Module):
     """
 
     bits_per_unit: float | None = 1.0
+    keeps_input = True
 
     def __init__(self, evaluate: str = "sample") -> None:
         super().__init__()
@@ -19,10 +21,10 @@ class Bernoulli(nn.Module):
 
     def forward(self, z: Tensor) -> Tensor:
         if self.evaluate == "threshold" and not self.training:
-            return (z > 0).to(z.dtype)
+            return or_nan(z > 0, z)
         # float32 uniforms: bfloat16 has too few values between 0 and 1. Not torch.bernoulli: it aborts on NaN.
-        p = torch.sigmoid(z.to(working_dtype(z)))
-        return (torch.rand_like(p) < p).to(z.dtype)
+        p = torch.sigmoid(z.detach().to(working_dtype(z)))
+        return drawn(p, torch.rand_like(p)).to(z.dtype)
 
     def out_shape(self, in_shape: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(in_shape)

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from dab.choice import one_of
+from dab.hard.bits import or_nan
 
 
 class Binary(nn.Module):
@@ -15,6 +16,7 @@ class Binary(nn.Module):
     """
 
     bits_per_unit: float | None = 1.0
+    keeps_input = True
     running_mean: Tensor
 
     def __init__(self, reference: str = "sample", momentum: float = 0.1) -> None:
@@ -27,16 +29,25 @@ class Binary(nn.Module):
 
     def forward(self, z: Tensor) -> Tensor:
         if self.reference == "batch" and not self.training:
-            return (z >= self.running_mean.to(z.dtype)).to(z.dtype)
-        mean = mean_of(z, self.reference)
-        if self.reference == "batch" and z.shape[0] > 0:
-            self._track(mean.detach())
-        return (z >= mean).to(z.dtype)
+            mean = self.running_mean.to(z.dtype)
+        else:
+            mean = mean_of(z, self.reference)
+            if self.reference == "batch" and z.shape[0] > 0:
+                self._track(mean.detach())
+        return or_nan(z >= mean, z, mean)
 
     def _track(self, mean: Tensor) -> None:
-        if self.running_mean.shape != mean.shape:
-            self.running_mean = self.running_mean.new_zeros(mean.shape)
-        self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)
+        running = self.running_mean
+        try:
+            if running.shape != mean.shape:
+                running = running.zero_().new_zeros(mean.shape)  # zero_ is refused where a new buffer would not last
+            running.lerp_(mean.to(running.dtype), self.momentum)
+        except RuntimeError as error:
+            raise RuntimeError(
+                'Binary("batch") moves a running mean in training mode, which torch.func does not allow: call .eval(), '
+                'give its buffer to functional_call as an input of the transform, or use Binary("sample")'
+            ) from error
+        self.running_mean = running
 
     def out_shape(self, in_shape: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(in_shape)

@@ -1,7 +1,10 @@
+import math
+
 import torch
 from torch import Tensor, nn
 
 from dab.choice import one_of
+from dab.keys import generator
 from dab.precision import full_precision, working_dtype
 
 
@@ -12,14 +15,27 @@ class KMeans(nn.Module):
     output      quantized: every point becomes its centroid (keeps the shape); centroids: the k centroids alone,
                 [B, C, k] for positions and [B, k, H, W] for channels
     iterations  Lloyd steps, always that many
+    start       farthest: the first centre is the point farthest from the mean, each next one the point farthest from
+                all centres so far (the first of equals); outliers draw it astray. kmeans++: drawn with probability in
+                proportion to the squared distance from the centres so far, the best of a few draws (as scikit-learn)
+    seed        of the draws of kmeans++, which are the same in every call and for every sample
 
-    Deterministic: the first centre is the point farthest from the mean, each next one the point farthest from all
-    centres so far (the first of equals). A cluster without points keeps its centre.
+    Deterministic either way. A cluster without points keeps its centre.
     """
 
     bits_per_unit: float | None = None
+    keeps_input = True
+    uniforms: Tensor
 
-    def __init__(self, k: int = 10, iterations: int = 10, points: str = "positions", output: str = "quantized") -> None:
+    def __init__(
+        self,
+        k: int = 10,
+        iterations: int = 10,
+        points: str = "positions",
+        output: str = "quantized",
+        start: str = "farthest",
+        seed: int = 0,
+    ) -> None:
         super().__init__()
         if k < 1 or iterations < 0:
             raise ValueError(f"k must be at least 1 and iterations at least 0, given {k} and {iterations}")
@@ -27,6 +43,10 @@ class KMeans(nn.Module):
         self.iterations = iterations
         self.points = one_of("points", points, ("positions", "channels"))
         self.output = one_of("output", output, ("quantized", "centroids"))
+        self.start = one_of("start", start, ("farthest", "kmeans++"))
+        if start == "kmeans++":
+            draws = torch.rand(k, 2 + int(math.log(k)), generator=generator("kmeans++", seed))
+            self.register_buffer("uniforms", draws, persistent=False)
 
     def forward(self, z: Tensor) -> Tensor:
         shape = (z.shape[0], *self.out_shape(tuple(z.shape[1:])))
@@ -34,11 +54,14 @@ class KMeans(nn.Module):
             x = self._swap(z.to(working_dtype(z)).flatten(2))  # [B, N, D]
             mean = x.mean(1, keepdim=True)
             x = x - mean  # distances by products lose digits far from the origin
-            centres = lloyd(x, farthest_points(x, self.k), self.iterations)  # [B, k, D]
+            centres = lloyd(x, self._centres(x), self.iterations)  # [B, k, D]
             if self.output == "quantized":
                 index = nearest(x, centres)  # [B, N]
                 centres = centres.gather(1, index.unsqueeze(-1).expand_as(x))  # [B, N, D]
             return self._swap(centres + mean).reshape(shape).to(z.dtype)
+
+    def _centres(self, x: Tensor) -> Tensor:
+        return farthest_points(x, self.k) if self.start == "farthest" else plus_plus(x, self.uniforms.to(x.dtype))
 
     def _swap(self, t: Tensor) -> Tensor:
         return t.transpose(1, 2) if self.points == "positions" else t  # [B, C, HW] ↔ points first
@@ -58,7 +81,8 @@ class KMeans(nn.Module):
         return (channels, self.k) if self.points == "positions" else (self.k, *space)
 
     def extra_repr(self) -> str:
-        return f"k={self.k}, iterations={self.iterations}, points={self.points}, output={self.output}"
+        start = "" if self.start == "farthest" else f", start={self.start}"
+        return f"k={self.k}, iterations={self.iterations}, points={self.points}, output={self.output}{start}"
 
 
 def farthest_points(x: Tensor, k: int) -> Tensor:
@@ -70,6 +94,24 @@ def farthest_points(x: Tensor, k: int) -> Tensor:
         centres.append(x.gather(1, index))  # [B, 1, D]
         distance = (x - centres[-1]).square().sum(-1)
         gap = distance if step == 0 else torch.minimum(gap, distance)
+    return torch.cat(centres, 1)
+
+
+def plus_plus(x: Tensor, uniforms: Tensor) -> Tensor:
+    """k points of each sample by greedy k-means++.  x: [B, N, D], uniforms: [k, draws] → [B, k, D]"""
+    centres: list[Tensor] = []
+    gap = torch.ones_like(x[..., 0])  # [B, N]: squared distance to the nearest centre; before the first, all alike
+    for u in uniforms:
+        reached = gap.cumsum(1)  # [B, N]
+        wanted = u[:, None] * reached[:, -1, None, None]  # [B, draws, 1]
+        index = (reached.unsqueeze(1) < wanted).sum(-1).clamp(max=x.shape[1] - 1)  # [B, draws]
+        drawn = x.gather(1, index.unsqueeze(-1).expand(-1, -1, x.shape[-1]))  # [B, draws, D]
+        square = x.square().sum(-1).unsqueeze(1) + drawn.square().sum(-1, keepdim=True)
+        distance = (square - 2 * drawn @ x.transpose(1, 2)).clamp(min=0)  # [B, draws, N]
+        gaps = torch.minimum(gap.unsqueeze(1), distance) if centres else distance
+        best = gaps.sum(-1).argmin(1)[:, None, None]  # [B, 1, 1]: what leaves the least distance
+        centres.append(drawn.gather(1, best.expand(-1, 1, x.shape[-1])))  # [B, 1, D]
+        gap = gaps.gather(1, best.expand(-1, 1, x.shape[1])).squeeze(1)
     return torch.cat(centres, 1)
 
 

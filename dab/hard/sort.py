@@ -9,6 +9,7 @@ class Sort(nn.Module):
     """
 
     bits_per_unit: float | None = None
+    keeps_input = True
 
     def __init__(self, descending: bool = False) -> None:
         super().__init__()
@@ -35,6 +36,7 @@ class Sort1d(nn.Module):
     """All units of a sample in one sort, in the shape they came in. Ascending unless `descending`."""
 
     bits_per_unit: float | None = None
+    keeps_input = True
 
     def __init__(self, descending: bool = False) -> None:
         super().__init__()

@@ -1,17 +1,20 @@
 from torch import Tensor, nn
 
+from dab.hard.bits import or_nan
+
 
 class Threshold(nn.Module):
     """1 above tau, 0 otherwise."""
 
     bits_per_unit: float | None = 1.0
+    keeps_input = True
 
     def __init__(self, tau: float = 0.5) -> None:
         super().__init__()
         self.tau = tau
 
     def forward(self, z: Tensor) -> Tensor:
-        return (z > self.tau).to(z.dtype)
+        return or_nan(z > self.tau, z)
 
     def out_shape(self, in_shape: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(in_shape)

@@ -10,6 +10,7 @@ class TopK(nn.Module):
     """
 
     bits_per_unit: float | None = None
+    keeps_input = True
 
     def __init__(self, k: int) -> None:
         super().__init__()

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
 
 from torch import Tensor, nn
 
-from dab.activations import activation as make_activation
 from dab.models.code import shape_after
+from dab.nets import mlp
 
 
 class DenseSorter(nn.Module):
@@ -32,11 +31,7 @@ class DenseSorter(nn.Module):
         (length,) = input_shape
         self.length = length
         self.shift, self.scale = input_shift, input_scale
-        sizes = [length, *widths]
-        layers: list[nn.Module] = []
-        for fan_in, fan_out in pairwise(sizes):
-            layers += [nn.Linear(fan_in, fan_out), make_activation(activation)]
-        self.encoder = nn.Sequential(*layers)
+        self.encoder = mlp((length, *widths), activation, activate_last=True)
         self.estimator = estimator
         self.read_out = nn.Linear(math.prod(shape_after(estimator, (widths[-1],))), length * length)
 

@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dab.activations import activation as make_activation
 from dab.models.code import shape_after
+from dab.nets import mlp
 from dab.precision import full_precision
 
 
@@ -48,7 +48,7 @@ class LSTMSorter(nn.Module):
         # Same parameters either way; the cell only where the hard function must act between two steps.
         self.lstm = nn.LSTMCell(1, hidden) if every_step else nn.LSTM(1, hidden, batch_first=True)
         self.estimator = estimator
-        self.dense = nn.Sequential(nn.Linear(code, dense), make_activation(activation))
+        self.dense = mlp((code, dense), activation, activate_last=True)
         self.read_out = nn.Linear(dense, length * length)
 
     @staticmethod

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from dab.activations import activation as make_activation
 from dab.models.pointer_decoder import PointerModel, State
+from dab.nets import mlp
 
 
 class Process(nn.Module):
@@ -53,7 +53,7 @@ class ReadProcessWrite(PointerModel):
         super().__init__(estimator, input_shape, hidden, glimpses, mask_chosen, input_shift, input_scale)
         if ponder < 0:
             raise ValueError(f"ponder must be >= 0, given {ponder}")
-        self.read = nn.Sequential(nn.Linear(1, hidden), make_activation(activation), nn.Linear(hidden, hidden))
+        self.read = mlp((1, hidden, hidden), activation)
         self.process = Process(hidden, ponder) if ponder else None
         self.to_state = nn.Linear(2 * hidden, 2 * hidden) if ponder else None
         self.first = None if ponder else nn.Parameter(torch.zeros(2 * hidden))

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from dab.approximators.dense import stack
 from dab.estimators.discrete import Binary
 from dab.estimators.lift import Lift
 from dab.estimators.objective import ObjectiveEstimator
 from dab.hard import Bernoulli
+from dab.nets import mlp
 from dab.surrogate import zero_penalty
 
 
@@ -64,9 +64,9 @@ class VAEMLP(nn.Module):
         self.latents, self.signed, self.centred, self.mean_bias = latents, signed, centred, mean_bias
         self.signed_input = False
         self.dropout = nn.Dropout(input_dropout)
-        self.encoder = stack((pixels, *encoder, latents), activation)
+        self.encoder = mlp((pixels, *encoder, latents), activation)
         self.estimator: nn.Module | None = objective_form(estimator)
-        self.decoder = stack((latents, *decoder, pixels), activation)
+        self.decoder = mlp((latents, *decoder, pixels), activation)
         self.register_buffer("mean", torch.zeros(pixels))
         self.above: VAEMLP | None = None
         if layers > 1:
