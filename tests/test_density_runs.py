@@ -28,7 +28,7 @@ SMALL = ["model.latents=20", "model.encoder=[16]", "model.decoder=[16]", "task.i
 @pytest.fixture
 def no_curves(monkeypatch) -> None:
     """Drawing them takes longer than a small training."""
-    monkeypatch.setattr("dab.engine.launch.draw_curves", lambda rows, select, path: path)
+    monkeypatch.setattr("dab.engine.finish.draw_curves", lambda rows, select, path: path)
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

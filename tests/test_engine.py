@@ -172,7 +172,7 @@ def test_result_record_is_complete(config) -> None:
     assert result["samples"] == 20 * 64
     assert result["parameters"] == {"training": 139_161, "inference": 56_729}
     assert result["config"]["seed"] == 0 and result["hash"] == Run(made).hash
-    assert result["provenance"]["torch"] == torch.__version__
+    assert result["provenance"]["start"]["torch"] == torch.__version__
     assert {"test/all_or_none", "test/per_element", "valid/all_or_none"} <= set(result["metrics"])
     assert (Run(made).dir / "figures/curves.png").stat().st_size > 5000
 
