@@ -22,17 +22,13 @@ SHORT = ["trainer.steps=8", "trainer.eval_every=2", "trainer.save_every=3", "tra
 SMALL = ["data.length=3", "data.valid_size=300", "data.test_size=300", "model.widths=[16]", "trainer.batch_size=16"]
 OVERSHOOT = ["optimizer.lr=0.1", "schedule=constant", "seed=1"]
 OPERATIONS = ("replace", "link", "unlink")
+pytestmark = pytest.mark.usefixtures("no_curves")
+
 TIMES = ("seconds", "train_seconds", "cpu_seconds", "train/samples_per_second")
 
 
 class Killed(BaseException):
     """What no handler expects."""
-
-
-@pytest.fixture(autouse=True)
-def no_curves(monkeypatch) -> None:
-    """Drawing them takes longer than everything else here."""
-    monkeypatch.setattr("dab.engine.finish.draw_curves", lambda rows, select, path: path)
 
 
 @pytest.fixture

@@ -67,7 +67,7 @@ def commit(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [None, edit, commit], ids=["nothing", "edit", "commit"])
-def test_code_that_changes_under_a_run_is_in_its_record(change, git, config, monkeypatch) -> None:
+def test_code_that_changes_under_a_run_is_in_its_record(change, git, config, monkeypatch, no_curves) -> None:
     measure = SortingTask.measure
 
     def meanwhile(self, batch):
@@ -75,7 +75,6 @@ def test_code_that_changes_under_a_run_is_in_its_record(change, git, config, mon
             change(provenance.PACKAGE)
         return measure(self, batch)
 
-    monkeypatch.setattr("dab.engine.finish.draw_curves", lambda rows, select, path: path)
     monkeypatch.setattr(SortingTask, "measure", meanwhile)
     made, first = config("data.valid_size=50", "data.test_size=50", "trainer.steps=2"), git("rev-parse", "HEAD")
     assert launch(made) == 0

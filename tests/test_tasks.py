@@ -6,9 +6,10 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
-from matplotlib import pyplot as plt
+from PIL import Image
 from torch import Tensor, nn
 
 from dab.data.digits import DigitImages
@@ -28,12 +29,9 @@ from dab.predict import record
 from dab.tasks.sorting import SortingTask
 from dab.tasks.task import Grid, Task
 
+pytestmark = pytest.mark.usefixtures("no_curves")
+
 SMALL = ["model.latents=20", "model.encoder=[16]", "model.decoder=[16]", "task.iwae_samples=[5]"]
-
-
-@pytest.fixture(autouse=True)
-def no_curves(monkeypatch) -> None:
-    monkeypatch.setattr("dab.engine.finish.draw_curves", lambda rows, select, path: path)
 
 
 class Classify(Task):
@@ -202,7 +200,7 @@ def test_what_keeps_a_run_from_being_measured_is_told_in_one_line(config, tmp_pa
 
 
 def pixels(path: Path) -> Tensor:
-    return torch.from_numpy(plt.imread(path))[:, :, :3]
+    return torch.from_numpy(np.array(Image.open(path))) / 255
 
 
 def test_grids_are_drawn_in_grey_and_in_colour(tmp_path) -> None:

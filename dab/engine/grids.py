@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import matplotlib
+from PIL import Image
 from torch.nn import functional as F
 
 from dab.tasks.task import Grid
-
-matplotlib.use("Agg")
-from matplotlib import pyplot as plt
 
 
 def draw_grid(grid: Grid, path: Path, zoom: int = 3) -> Path:
@@ -25,5 +22,5 @@ def draw_grid(grid: Grid, path: Path, zoom: int = 3) -> Path:
     framed = F.pad(colours, (1, 1, 1, 1, 0, 0, 0, -count % columns), value=1.0)  # a line of paper around each
     rows = framed.unflatten(0, (-1, columns)).permute(0, 3, 1, 4, 2)  # [rows, H, columns, W, 3]
     picture = rows.reshape(-1, columns * (width + 2), 3).repeat_interleave(zoom, 0).repeat_interleave(zoom, 1)
-    plt.imsave(path, picture.numpy())
+    Image.fromarray(picture.mul(255).round().byte().numpy()).save(path)
     return path
