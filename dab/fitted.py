@@ -63,7 +63,7 @@ class FittedBridge(Bridge):
         momentum: float = 0.01,
         in_shape: tuple[int, ...] | None = None,
     ) -> None:
-        super().__init__(hard, approximator)
+        super().__init__(hard, approximator, in_shape=in_shape)
         if not (lr > 0 and fits >= 1 and past >= 1 and perturbed >= 0 and spread > 0 and 0 < momentum <= 1):
             raise ValueError(
                 "lr and spread must be > 0, fits and past >= 1, perturbed >= 0 and momentum in (0, 1], given "

@@ -5,23 +5,45 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 
+from dab.data.dataset import Dataset
 from dab.engine.build import build_task
+from dab.engine.config import ConfigError
 from dab.engine.records import read_json
 from dab.strip import strip
 from dab.tasks.task import Task
 
 
-def load(run_dir: Path) -> Task:
-    """The task of a finished run with its inference model: no approximator is built into it or needed."""
+def record(run_dir: Path) -> dict[str, Any]:
+    """What a finished run says of itself."""
     result = read_json(run_dir / "result.json")
     if result is None:
         raise FileNotFoundError(f"{run_dir} holds no result.json: give the directory of a finished run")
-    task = strip(build_task(result["config"], tuple(result["input_shape"])))
-    task.model.load_state_dict(load_file(run_dir / "model.safetensors"))
+    return result
+
+
+def load(run_dir: Path, data: Dataset | None = None) -> Task:
+    """The task of a finished run with its inference model: no approximator is built into it or needed.
+
+    data    shown to the task first, as before a training
+    """
+    result, weights = record(run_dir), run_dir / "model.safetensors"
+    task = build_task(result["config"], tuple(result["input_shape"]))
+    if data is not None:
+        task.prepare(data)
+    task = strip(task)
+    if not weights.exists():
+        raise FileNotFoundError(f"{run_dir} holds no {weights.name}: the same training with force=true makes it again")
+    try:
+        task.model.load_state_dict(load_file(weights))
+    except (SafetensorError, RuntimeError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{weights} does not hold the weights of this run's model: {reason}") from error
     return task
 
 
@@ -33,7 +55,7 @@ def main() -> None:
     try:
         with torch.no_grad():
             print(load(arguments.run_dir).predict(arguments.input))
-    except (FileNotFoundError, ValueError) as error:
+    except (ConfigError, FileNotFoundError, ValueError) as error:
         sys.exit(str(error))
 
 

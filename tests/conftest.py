@@ -6,12 +6,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import processes
 import pytest
 import torch
 
@@ -27,10 +29,11 @@ torch.set_num_threads(1)  # two test processes share two cores
 def config(tmp_path: Path) -> Callable[..., dict[str, Any]]:
     """config("seed=1", ...) is the checked plain config of that command line, at smoke scale, below tmp_path."""
 
-    def make(*overrides: str, scale: str = "smoke") -> dict[str, Any]:
-        return resolve(ROOT / "conf", [f"scale={scale}", *QUIET, f"paths.runs={tmp_path}/runs", *overrides])
+    return partial(composed, tmp_path)
 
-    return make
+
+def composed(folder: Path, *overrides: str, scale: str = "smoke") -> dict[str, Any]:
+    return resolve(ROOT / "conf", [f"scale={scale}", *QUIET, f"paths.runs={folder}/runs", *overrides])
 
 
 @pytest.fixture
@@ -38,7 +41,7 @@ def train(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """train("seed=1", ...) runs the real command line in a process of its own."""
 
     def run(*overrides: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(command(tmp_path, *overrides), capture_output=True, text=True, timeout=timeout)
+        return processes.run(command(tmp_path, *overrides)[2:], tmp_path / "printed", timeout)
 
     return run
 
@@ -47,3 +50,9 @@ def command(folder: Path, *overrides: str) -> list[str]:
     flags = [word for word in overrides if word.startswith("-")]
     words = ["scale=smoke", *QUIET, f"paths.runs={folder}/runs", *(w for w in overrides if w not in flags)]
     return [sys.executable, str(ROOT / "train.py"), *flags, *words]
+
+
+@pytest.fixture
+def no_curves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing them takes longer than a small training."""
+    monkeypatch.setattr("dab.engine.finish.draw_curves", lambda rows, select, path: path)

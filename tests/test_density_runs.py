@@ -25,12 +25,6 @@ EXPERIMENTS = sorted(p.stem for p in (ROOT / "conf/experiment/binarized").glob("
 SMALL = ["model.latents=20", "model.encoder=[16]", "model.decoder=[16]", "task.iwae_samples=[5]"]
 
 
-@pytest.fixture
-def no_curves(monkeypatch) -> None:
-    """Drawing them takes longer than a small training."""
-    monkeypatch.setattr("dab.engine.launch.draw_curves", lambda rows, select, path: path)
-
-
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_estimator_trains(name: str, config, no_curves) -> None:
     made = config(f"experiment=binarized/{name}", "trainer.log_every=5", *SMALL)

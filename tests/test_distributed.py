@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -11,11 +10,15 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import ROOT, command
+from conftest import ROOT, command, composed
+from processes import command_line, run_workers, start
 from test_engine import LONG, assert_same_run, only_run, start_and_signal, weights
 
 from dab.data.sorting import Sorting
-from dab.engine.records import read_metrics
+from dab.engine.distributed import join_workers, leave_workers
+from dab.engine.launch import launch
+from dab.engine.records import read_json, read_metrics
+from dab.engine.run import Run
 
 FEW = ["trainer.log_every=1", "data.valid_size=1001", "data.test_size=1001"]
 
@@ -24,35 +27,73 @@ def losses(run_dir: Path) -> list[float]:
     return [row["train/loss"] for row in read_metrics(run_dir / "metrics.jsonl") if "train/loss" in row]
 
 
-def test_two_spawned_workers_follow_one(tmp_path, train) -> None:
-    assert train(*FEW).returncode == 0
-    one = only_run(tmp_path)
-    alone, result = losses(one), json.loads((one / "result.json").read_text())
-    done = train(*FEW, "trainer.devices=2", "force=true")
+def test_two_spawned_workers_follow_one(tmp_path, train, config, tmp_path_factory) -> None:
+    """A sweep of runs on two workers each, from the command line; the first of them against a run on one."""
+    done = train("-m", "seed=0,1", *FEW, "trainer.devices=2", timeout=400)
     assert done.returncode == 0, done.stderr
-    assert only_run(tmp_path) == one  # the number of workers does not make it another run
-    assert losses(one) == pytest.approx(alone, rel=1e-4)
-    both = json.loads((one / "result.json").read_text())
-    assert both["world"] == 2 and both["samples"] == result["samples"]
-    assert both["metrics"] == pytest.approx(result["metrics"], rel=0.02, abs=0.003)
+    both = {result["seed"]: result for result in map(read_json, tmp_path.glob("runs/*/*/*/result.json"))}
+    assert sorted(both) == [0, 1]
+    spawned = Run(config(*FEW)).dir  # the number of workers does not make it another run
+    alone = composed(tmp_path_factory.mktemp("alone"), *FEW)
+    assert launch(alone) == 0
+    assert losses(spawned) == pytest.approx(losses(Run(alone).dir), rel=1e-4)
+    one, two = Run(alone).result, both[0]
+    assert (one["world"], two["world"]) == (1, 2) and two["samples"] == one["samples"]
+    assert two["metrics"] == pytest.approx(one["metrics"], rel=0.02, abs=0.003)
+    again = tmp_path_factory.mktemp("again")  # however its workers were started, a run on two repeats itself
+    assert run_workers(composed(again, *FEW), again) == [0, 0]
+    first, second = weights(spawned), weights(only_run(again))
+    assert all(torch.equal(first[name], second[name]) for name in first)
 
 
-def test_two_workers_train_control_variates_of_two_layers(tmp_path, train) -> None:
+def test_two_workers_train_control_variates_of_two_layers(tmp_path, config) -> None:
     """A gradient of gradients inside the forward pass, in an estimator inside another one's objective."""
-    done = train("experiment=binarized/rebar", "model.layers=2", "trainer.steps=15", "trainer.devices=2")
-    assert done.returncode == 0, done.stderr
+    made = config("experiment=binarized/rebar", "model.layers=2", "trainer.steps=15")
+    assert run_workers(made, tmp_path) == [0, 0]
     last = [row for row in read_metrics(only_run(tmp_path) / "metrics.jsonl") if "train/eta" in row][-1]
     assert [last["train/eta"], last["train/temperature"]] != pytest.approx([1.0, 0.5], rel=1e-3)  # both have learned
 
 
-def test_two_workers_stop_together_and_go_on(tmp_path, train, tmp_path_factory) -> None:
+def test_two_workers_stop_together_and_go_on(tmp_path, tmp_path_factory) -> None:
     assert start_and_signal(tmp_path, signal.SIGTERM, 80, "trainer.devices=2") == 143
     run_dir = only_run(tmp_path)
-    assert json.loads((run_dir / "status.json").read_text())["state"] == "interrupted"
-    assert train(*LONG, "trainer.devices=2").returncode == 0
+    assert read_json(run_dir / "status.json")["state"] == "interrupted"
     whole = tmp_path_factory.mktemp("whole")
-    subprocess.run(command(whole, *LONG, "trainer.devices=2"), check=True, capture_output=True)
+    for folder in (tmp_path, whole):
+        assert run_workers(composed(folder, *LONG), folder) == [0, 0]
     assert_same_run(run_dir, only_run(whole))
+
+
+def rows_and_statistics(rank: int, store: str, output: Path) -> None:
+    workers = join_workers("cpu", rank, 2, rank, store)
+    found = {}
+    for length in (0, 1, 2, 7, 8):
+        whole = torch.arange(3 * length).view(length, 3)
+        for kind in (torch.float32, torch.int64, torch.uint8, torch.bool, torch.bfloat16):
+            found[f"{length} {kind}"] = workers.concatenate(whole.to(kind)[rank::2]), whole.to(kind)
+    try:
+        workers.concatenate(torch.zeros(3 * rank))
+    except ValueError as error:
+        found["no shares"] = str(error)
+    module = torch.nn.BatchNorm1d(4)
+    module(torch.full((3, 4), rank + 1.0))
+    workers.align(module.buffers())
+    found["statistics"] = module.state_dict()
+    torch.save(found, output / f"{rank}.pt")
+    leave_workers(0)
+
+
+def test_two_workers_put_their_shares_together_and_measure_with_the_same_statistics(tmp_path) -> None:
+    store = f"file://{tmp_path}/rendezvous"
+    both = [start(tmp_path / f"printed{r}", rows_and_statistics, r, store, tmp_path) for r in range(2)]
+    for worker in both:
+        worker.join(60)
+    one, two = (torch.load(tmp_path / f"{rank}.pt") for rank in range(2))
+    for found in (one, two):
+        assert found.pop("no shares").startswith("[0, 3] rows are no shares of a whole of 3")
+        statistics = found.pop("statistics")
+        assert torch.allclose(statistics["running_mean"], torch.full((4,), 0.1))  # the first one's
+        assert len(found) == 25 and all(torch.equal(*pair) for pair in found.values())
 
 
 def torchrun(folder: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
@@ -64,7 +105,7 @@ def torchrun(folder: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
 def test_torchrun_trains_one_run(tmp_path) -> None:
     done = torchrun(tmp_path)
     assert done.returncode == 0, done.stderr
-    assert json.loads((only_run(tmp_path) / "result.json").read_text())["world"] == 2
+    assert read_json(only_run(tmp_path) / "result.json")["world"] == 2
 
 
 def test_two_nodes_of_one_worker_each(tmp_path) -> None:
@@ -78,26 +119,20 @@ def test_two_nodes_of_one_worker_each(tmp_path) -> None:
             subprocess.Popen(arguments, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT)
         )
     assert [node.wait(timeout=300) for node in nodes] == [0, 0]
-    assert json.loads((only_run(tmp_path) / "result.json").read_text())["world"] == 2
+    assert read_json(only_run(tmp_path) / "result.json")["world"] == 2
 
 
-def test_multirun_under_torchrun_is_refused_in_a_sentence(tmp_path) -> None:
-    done = torchrun(tmp_path, "-m", "seed=0,1")
-    assert done.returncode != 0
-    assert "-m under torchrun is refused" in done.stderr
-
-
-def test_multirun_leaves_finished_runs_and_no_stray_files(tmp_path, train) -> None:
-    done = train("-m", "seed=0,1", "trainer.devices=2", timeout=400)
-    assert done.returncode == 0, done.stderr
-    found = [json.loads(path.read_text()) for path in tmp_path.glob("runs/*/*/*/result.json")]
-    assert sorted(result["seed"] for result in found) == [0, 1]
+def test_multirun_under_torchrun_is_refused_in_a_sentence(monkeypatch) -> None:
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")
+    with monkeypatch.context() as patch, pytest.raises(SystemExit, match="-m under torchrun is refused"):
+        patch.setattr("sys.argv", sys.argv)  # put back afterwards
+        command_line(["-m", "seed=0,1"])
 
 
 def test_a_failed_job_does_not_stop_the_sweep(tmp_path, train) -> None:
     done = train("-m", "optimizer.lr=1e30,1e-3")
     assert done.returncode != 0
-    states = {json.loads(path.read_text())["state"] for path in tmp_path.glob("runs/*/*/*/status.json")}
+    states = {read_json(path)["state"] for path in tmp_path.glob("runs/*/*/*/status.json")}
     assert states == {"failed", "finished"}
 
 
@@ -113,19 +148,9 @@ def test_the_global_batch_does_not_depend_on_the_number_of_workers() -> None:
         assert sum(len(x) for x in rows) == 9
 
 
-def test_weights_do_not_depend_on_threads_of_the_parent(tmp_path, train) -> None:
-    assert train("trainer.devices=2").returncode == 0
-    first = weights(only_run(tmp_path))
-    assert train("trainer.devices=2", "force=true").returncode == 0
-    again = weights(only_run(tmp_path))
-    assert all(torch.equal(first[name], again[name]) for name in first)
-
-
-def test_a_worker_leaves_without_finalizing_python(tmp_path) -> None:
+def test_a_worker_leaves_without_finalizing_python() -> None:
     """Whatever still lives when Python finalizes (gloo's threads under DDP) must not turn the exit code."""
     script = "import atexit, os; from dab.engine.distributed import leave_workers as leave\n"
-    script += "atexit.register(os._exit, 6); print('said'); leave(int(os.environ['CODE']))"
-    for code in (0, 3):
-        environment = {**os.environ, "CODE": str(code)}
-        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, env=environment)
-        assert (done.returncode, done.stdout) == (code, "said\n"), done.stderr
+    script += "atexit.register(os._exit, 6); print('said'); leave(3)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode, done.stdout) == (3, "said\n"), done.stderr

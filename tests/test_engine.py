@@ -6,13 +6,14 @@ import json
 import math
 import os
 import signal
-import subprocess
 import time
+from functools import partial
 from pathlib import Path
 
+import processes
 import pytest
 import torch
-from conftest import command
+from conftest import command, composed
 from safetensors.torch import load_file
 
 from dab.engine import checkpoint
@@ -30,6 +31,7 @@ LONG = [
     "data.valid_size=2000",
     "data.test_size=2000",
 ]
+FEW = ["data.valid_size=200", "data.test_size=200"]
 TIMES = ("seconds", "train_seconds", "cpu_seconds", "train/samples_per_second")
 
 
@@ -59,22 +61,27 @@ def assert_same_run(one: Path, two: Path) -> None:
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("whole")
-    subprocess.run(command(folder, *LONG), check=True, capture_output=True)
+    assert launch(composed(folder, *LONG)) == 0
     return only_run(folder)
 
 
 def start_and_signal(folder: Path, number: int, after_step: int, *overrides: str) -> int:
     """Start training, send the signal once that step has been logged, return the exit code."""
-    process = subprocess.Popen(command(folder, *LONG, *overrides), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = processes.start(folder / "printed", processes.command_line, command(folder, *LONG, *overrides)[2:])
+    wait_for_step(folder, after_step)
+    os.kill(process.pid, number)
+    process.join(60)
+    return process.exitcode
+
+
+def wait_for_step(folder: Path, step: int) -> None:
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         found = list(folder.glob("runs/*/*/*/metrics.jsonl"))
         rows = read_metrics(found[0]) if found else []
-        if rows and rows[-1]["step"] >= after_step:
+        if rows and rows[-1]["step"] >= step:
             break
         time.sleep(0.005)
-    process.send_signal(number)
-    return process.wait(timeout=60)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
@@ -127,15 +134,16 @@ def test_stopped_inside_an_evaluation_then_continued_equals_never_stopped(
     assert_same_run(Run(made).dir, uninterrupted)
 
 
-def test_finished_run_says_so_and_force_starts_over(train, tmp_path) -> None:
-    first = train()
-    assert first.returncode == 0 and "test/all_or_none" in first.stdout
-    finished = json.loads((only_run(tmp_path) / "result.json").read_text())["finished"]
-    again = train()
-    assert again.returncode == 0 and "finished already" in again.stdout and "test/all_or_none" in again.stdout
-    assert json.loads((only_run(tmp_path) / "result.json").read_text())["finished"] == finished
-    assert train("force=true").returncode == 0
-    assert json.loads((only_run(tmp_path) / "result.json").read_text())["finished"] > finished
+def test_finished_run_says_so_and_force_starts_over(config, capsys) -> None:
+    run = Run(config())
+    assert launch(config()) == 0
+    assert "test/all_or_none" in capsys.readouterr().out
+    finished = run.result["finished"]
+    assert launch(config()) == 0
+    assert "finished already" in (said := capsys.readouterr().out) and "test/all_or_none" in said
+    assert run.result["finished"] == finished
+    assert launch(config("force=true")) == 0
+    assert run.result["finished"] > finished
 
 
 def test_two_processes_cannot_share_a_run(config, capsys) -> None:
@@ -172,35 +180,32 @@ def test_result_record_is_complete(config) -> None:
     assert result["samples"] == 20 * 64
     assert result["parameters"] == {"training": 139_161, "inference": 56_729}
     assert result["config"]["seed"] == 0 and result["hash"] == Run(made).hash
-    assert result["provenance"]["torch"] == torch.__version__
+    assert result["provenance"]["start"]["torch"] == torch.__version__
     assert {"test/all_or_none", "test/per_element", "valid/all_or_none"} <= set(result["metrics"])
     assert (Run(made).dir / "figures/curves.png").stat().st_size > 5000
 
 
-def test_seeds_matter_and_repeat(config) -> None:
+def test_seeds_matter_and_repeat(config, no_curves) -> None:
     for seed in (0, 1):
-        assert launch(config(f"seed={seed}")) == 0
-    zero, one = (weights(Run(config(f"seed={seed}")).dir) for seed in (0, 1))
+        assert launch(config(*FEW, f"seed={seed}")) == 0
+    zero, one = (weights(Run(config(*FEW, f"seed={seed}")).dir) for seed in (0, 1))
     assert not torch.equal(zero["read_out.weight"], one["read_out.weight"])
-    assert launch(config("force=true")) == 0
-    again = weights(Run(config()).dir)
+    assert launch(config(*FEW, "force=true")) == 0
+    again = weights(Run(config(*FEW)).dir)
     assert all(torch.equal(zero[name], again[name]) for name in zero)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [["trainer.clip_norm=0.1"], ["trainer.clip_value=0.001"], ["schedule=warmup_cosine"], ["trainer.amp=true"]],
-)
-def test_switches_change_the_training(config, options) -> None:
-    assert launch(config()) == 0
-    assert launch(config(*options)) == 0
-    before, after = (weights(Run(config(*o)).dir)["read_out.weight"] for o in ([], options))
-    assert not torch.equal(before, after)
-    assert torch.isfinite(after).all()
+def test_switches_change_the_training(config, no_curves) -> None:
+    switches = ["trainer.clip_norm=0.1", "trainer.clip_value=0.001", "schedule=warmup_cosine", "trainer.amp=true"]
+    made = [config(*FEW), *(config(*FEW, switch) for switch in switches)]
+    assert [launch(one) for one in made] == [0] * len(made)
+    before, *after = (weights(Run(one).dir)["read_out.weight"] for one in made)
+    for switch, changed in zip(switches, after):
+        assert torch.isfinite(changed).all() and not torch.equal(before, changed), switch
 
 
-def test_compiled_training_follows_the_eager_one(config) -> None:
-    options = ["trainer.log_every=1", "trainer.steps=5"]
+def test_compiled_training_follows_the_eager_one(config, no_curves) -> None:
+    options = ["trainer.log_every=1", "trainer.steps=5", *FEW]
     assert launch(config(*options)) == 0
     assert launch(config(*options, "trainer.compile=true")) == 0
     eager, compiled = (
@@ -230,13 +235,13 @@ def test_checkpoint_leftovers_of_a_crash_do_no_harm(tmp_path) -> None:
     (tmp_path / "checkpoint.pt.tmp").write_bytes(b"half")
     (tmp_path / "checkpoint.previous.pt.tmp").write_bytes(b"half")
     checkpoint.save(tmp_path, {"step": 2})
-    device = torch.device("cpu")
-    assert checkpoint.load(tmp_path, device) == {"step": 2}
+    load = partial(checkpoint.load, tmp_path, torch.device("cpu"), lambda state: None)
+    assert load() == {"step": 2}
     (tmp_path / checkpoint.NAME).unlink()
-    assert checkpoint.load(tmp_path, device) == {"step": 1}
+    assert load() == {"step": 1}
     (tmp_path / checkpoint.PREVIOUS).write_bytes(b"")
     with pytest.raises(RuntimeError, match="force=true"):
-        checkpoint.load(tmp_path, device)
+        load()
 
 
 def test_schedules() -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import re
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from dab.engine.run import Run
 from dab.hard import Signum
 from dab.metrics.sorting import all_or_none, per_element, right_places
 from dab.models.dense_sorter import DenseSorter
+from dab.predict import main
 from dab.tasks.sorting import place_loss
 
 COMMON = {"batch_size": 8, "eval_batch_size": 5, "valid_size": 7, "test_size": 3}
@@ -77,30 +77,33 @@ def test_model_shapes_and_input_scaling() -> None:
     assert seen[0].tolist() == [[2.0] * 4]
 
 
-def test_a_hard_function_may_change_the_number_of_units(config) -> None:
+def test_a_hard_function_may_change_the_number_of_units(config, no_curves) -> None:
     assert launch(config("hard=topk", "hard.k=7")) == 0
     assert Run(config("hard=topk", "hard.k=7")).result["parameters"]["inference"] < 56_729
 
 
-def test_predict_from_the_command_line(config) -> None:
-    made = config("trainer.steps=300", "optimizer.lr=5e-3", "data.length=3", "trainer.batch_size=256")
-    assert launch(made) == 0
-
-    def predict(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "dab.predict", Run(made).dir, *words], capture_output=True, text=True
-        )
-
-    done = predict("0.9", "0.1", "0.5")
-    assert done.stdout.splitlines()[0].split() == ["0.1", "0.5", "0.9"], done.stderr
-    assert "this network sorts 3 numbers, got 2" in predict("0.9", "0.1").stderr
-    assert "give numbers" in predict("a", "b", "c").stderr
-    assert (
-        "finished run"
-        in subprocess.run(
-            [sys.executable, "-m", "dab.predict", str(Path(Run(made).dir).parent), "1"], capture_output=True, text=True
-        ).stderr
+def test_predict_from_the_command_line(config, no_curves, monkeypatch, capsys) -> None:
+    made = config(
+        "trainer.steps=300", "optimizer.lr=5e-3", "data.length=3", "trainer.batch_size=256", "data.test_size=9"
     )
+    assert launch(made) == 0
+    hint = re.search(r"python -m dab\.predict \S+ (.*)", capsys.readouterr().out)
+    assert hint and len(hint[1].split()) == 3  # what the run suggests can be pasted
+
+    def predict(*words: str | Path) -> str:
+        monkeypatch.setattr("sys.argv", ["dab.predict", *map(str, words)])
+        try:
+            main()
+        except SystemExit as error:
+            return str(error)
+        return capsys.readouterr().out
+
+    folder = Run(made).dir
+    assert predict(folder, "0.9", "0.1", "0.5").splitlines()[0].split() == ["0.1", "0.5", "0.9"]
+    assert "(order" in predict(folder, *hint[1].split())
+    assert "this network sorts 3 numbers, got 2" in predict(folder, "0.9", "0.1")
+    assert "give numbers" in predict(folder, "a", "b", "c")
+    assert "finished run" in predict(folder.parent, "1")
 
 
 def test_close_pairs_are_close_and_the_rest_is_uniform() -> None:

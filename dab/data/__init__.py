@@ -3,8 +3,11 @@
 A dataset is built with `seed, batch_size, eval_batch_size, steps, device, rank, world` and offers
 
     data.batch(step)     this worker's share of the training batch of that step, a function of (seed, step) alone
-    data.batches(split)  this worker's share of "valid" or "test", each sample once over all workers
+    data.batches(split)  this worker's share of "valid", "test" or (a fixed training set) "train", each sample once
     data.input_shape     shape of one input, without the batch dimension
+    data.mean            of the training inputs, [*input_shape]
+    data.classes         where there are labels: batches are (x, labels)
 
-One whose signature has `folder` is also told where files are looked for and kept (`paths.data`).
+as `dab.data.dataset` says in full. One whose signature has `folder` is also told where files are looked for and kept
+(`paths.data`). For images, `dab.data.images` has all but the reading of files.
 """

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dab.choice import one_of
-from dab.data.binarized import Binarized, permuted
+from dab.data.binarized import Binarized
 from dab.data.files import Bytes, check, have
+from dab.data.images import permuted
 from dab.data.resident import ResidentOptions
 
 ZIP_URL = "https://raw.githubusercontent.com/brendenlake/omniglot/master/python/"

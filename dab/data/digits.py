@@ -6,18 +6,38 @@ from typing import Unpack
 
 import numpy as np
 
-from dab.data.binarized import Binarized, permuted
+from dab.data.binarized import Binarized
+from dab.data.files import Bytes
+from dab.data.images import Array, LabelledImages, Labels, permuted
 from dab.data.resident import ResidentOptions
 
 SIZES = {"train": 1297, "valid": 250, "test": 250}
+CLASSES = 10
 
 
 class Digits(Binarized):
-    """1,797 images of 8x8 in a fixed random split of 1,297 / 250 / 250."""
+    """1,797 binary images of 8x8 in a fixed random split of 1,297 / 250 / 250."""
 
     def __init__(self, dynamic: bool = False, **resident: Unpack[ResidentOptions]):
-        from sklearn.datasets import load_digits
+        super().__init__(split(digits()[0]), dynamic, **resident)
 
-        grey = np.rint(load_digits().images * 255 / 16).astype(np.uint8)  # 0..16 to 0..255
-        parts = np.split(permuted(grey, "digits"), np.cumsum(list(SIZES.values()))[:-1])
-        super().__init__(dict(zip(SIZES, parts)), dynamic, **resident)
+
+class DigitImages(LabelledImages):
+    """The same images in the same split, grey and with labels."""
+
+    def __init__(self, crop: int = 0, flip: bool = False, **resident: Unpack[ResidentOptions]):
+        grey, labels = digits()
+        super().__init__(split(grey[:, None]), split(labels), CLASSES, crop, flip, **resident)
+
+
+def digits() -> tuple[Bytes, Labels]:
+    """[1797, 8, 8], 0..16 as 0..255, and what they show."""
+    from sklearn.datasets import load_digits
+
+    loaded = load_digits()
+    return np.rint(loaded.images * 255 / 16).astype(np.uint8), loaded.target
+
+
+def split(array: Array) -> dict[str, Array]:
+    parts = np.split(permuted(array, "digits"), np.cumsum(list(SIZES.values()))[:-1])
+    return dict(zip(SIZES, parts))  # type: ignore[arg-type]

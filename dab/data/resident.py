@@ -8,9 +8,8 @@ from typing import TypedDict
 import torch
 from torch import Tensor
 
+from dab.data.dataset import Tensors
 from dab.keys import generator
-
-Tensors = tuple[Tensor, ...]
 
 
 class ResidentOptions(TypedDict, total=False):

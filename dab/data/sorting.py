@@ -7,7 +7,8 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from dab.data.resident import Resident, ResidentOptions, Tensors
+from dab.data.dataset import Tensors
+from dab.data.resident import Resident, ResidentOptions
 from dab.keys import generator
 
 
@@ -52,6 +53,7 @@ class Sorting(Resident):
         if train_size is not None:
             splits["train"] = self._draw(train_size, "train", resident["seed"])
         super().__init__(splits, **resident)
+        self.mean = torch.full((length,), (low + high) / 2, device=self.device)
 
     def _uniform(self, count: int, random: torch.Generator) -> Tensor:
         x = torch.rand(count, self.length, generator=random, device=random.device)

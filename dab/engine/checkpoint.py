@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 NAME, PREVIOUS = "checkpoint.pt", "checkpoint.previous.pt"
 
 
-def replace(path: Path, write: Any) -> None:
+def replace(path: Path, write: Callable[[Path], object]) -> None:
     """Call `write(temporary)`, then put the file in place in one step that survives a crash."""
     temporary = path.with_name(path.name + ".tmp")
     write(temporary)
@@ -37,16 +40,18 @@ def save(folder: Path, state: dict[str, Any]) -> None:
     replace(newest, lambda path: torch.save(state, path))
 
 
-def load(folder: Path, device: torch.device) -> dict[str, Any] | None:
-    """The newest whole checkpoint, or None when there never was one."""
+def load(folder: Path, device: torch.device, check: Callable[[dict[str, Any]], None]) -> dict[str, Any] | None:
+    """The newest whole checkpoint that `check` does not raise at, or None when there never was one."""
     found = [path for path in (folder / NAME, folder / PREVIOUS) if path.exists()]
     for path in found:
         try:
-            return _read(path, device)
+            state = _read(path, device)
+            check(state)
+            return state
         except Exception as error:  # a torn file fails in many ways; all of them mean: not this one
-            print(f"{path} cannot be read ({type(error).__name__}: {error}); trying the one before it", flush=True)
+            print(f"{path} cannot be used ({type(error).__name__}: {error}); trying the one before it", flush=True)
     if found:
-        raise RuntimeError(f"no checkpoint in {folder} can be read; `force=true` starts the run over")
+        raise RuntimeError(f"no checkpoint in {folder} can be used; `force=true` starts the run over")
     return None
 
 
@@ -55,3 +60,13 @@ def _read(path: Path, device: torch.device) -> dict[str, Any]:
         if (bad := archive.testzip()) is not None:  # torch.load itself does not compare the stored CRCs
             raise ValueError(f"{bad} is corrupt")
     return torch.load(path, map_location=device, weights_only=True)
+
+
+def digest(state: dict[str, Any]) -> str:
+    """The sha256 of all tensors of a state dict with their names, types and shapes, wherever they are."""
+    found = hashlib.sha256()
+    for name, value in state.items():
+        if isinstance(value, Tensor):
+            found.update(f"{name} {value.dtype} {list(value.shape)}\n".encode())
+            found.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return found.hexdigest()

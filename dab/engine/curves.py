@@ -5,16 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-from matplotlib import pyplot as plt
-
 
 def draw_curves(rows: list[dict[str, Any]], select: str, path: Path) -> Path:
     """Left: training losses. Right: the validation metric that selects the weights."""
+    from matplotlib.figure import Figure  # half a second that only the end of a run needs
+
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.6), layout="constrained")
+    figure = Figure(figsize=(10, 3.6), layout="constrained")
+    left, right = figure.subplots(1, 2)
     for name in ("train/loss", "train/task_loss"):
         points = [(r["step"], r[name]) for r in rows if name in r]
         left.plot(*zip(*points), label=name.removeprefix("train/").replace("_", " "), lw=1.2) if points else None
@@ -26,5 +24,4 @@ def draw_curves(rows: list[dict[str, Any]], select: str, path: Path) -> Path:
     for axis in (left, right):
         axis.grid(alpha=0.3)
     figure.savefig(path, dpi=120)
-    plt.close(figure)
     return path

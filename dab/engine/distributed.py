@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -38,12 +38,32 @@ class Workers:
         return values
 
     def gather(self, values: Tensor) -> list[Tensor]:
-        """Every worker's values, on every worker."""
+        """Every worker's values, all of one shape, on every worker."""
         if self.world == 1:
             return [values]
         gathered = [torch.empty_like(values) for _ in range(self.world)]
         dist.all_gather(gathered, values)
         return gathered
+
+    def concatenate(self, values: Tensor) -> Tensor:
+        """All workers' rows, on every worker, where worker r holds the rows r, r + world, ... of the whole.
+
+        A whole that does not divide evenly gives the first workers one row more.
+        """
+        if self.world == 1:
+            return values
+        lengths = [int(n) for n in self.gather(torch.tensor(len(values), device=self.device))]
+        total, longest = sum(lengths), lengths[0]
+        if lengths != [len(range(rank, total, self.world)) for rank in range(self.world)]:
+            raise ValueError(f"{lengths} rows are no shares of a whole of {total}: worker r holds r, r + world, ...")
+        padded = torch.cat([values, values.new_zeros(longest - len(values), *values.shape[1:])])
+        return torch.stack(self.gather(padded), dim=1).flatten(0, 1)[:total]
+
+    def align(self, tensors: Iterable[Tensor]) -> None:
+        """All take over the first one's values, in place."""
+        if self.world > 1:
+            for tensor in tensors:
+                dist.broadcast(tensor.detach(), src=0)
 
     def any(self, flag: bool) -> bool:
         return flag if self.world == 1 else bool(self.sum(torch.tensor(int(flag), device=self.device)) > 0)

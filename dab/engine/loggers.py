@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
 
-from dab.engine.records import provenance
+from dab.engine.provenance import starts
 from dab.engine.run import Run
 
 INIT_TIMEOUT = 30  # seconds to wait for a server before logging offline
@@ -39,7 +39,7 @@ class WandbLogger(NoLogger):
             entity=entity,
             group=run.config["name"],
             name=f"{run.config['name']}-{run.hash}",
-            config={**run.config, "provenance": provenance()},
+            config={**run.config, "provenance": starts(run.dir)[0]},
             dir=run.dir,
             mode=mode,  # type: ignore[arg-type]
             settings=wandb.Settings(silent=True, console="off", init_timeout=INIT_TIMEOUT, disable_git=True),

@@ -3,80 +3,31 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 import time
-from collections.abc import Callable, Iterable
-from functools import partial
-from types import FrameType
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from dab.engine import checkpoint
+from dab.engine import best, checkpoint, evaluation
+from dab.engine.best import Best
 from dab.engine.build import Job
 from dab.engine.distributed import Workers
 from dab.engine.loggers import NoLogger
 from dab.engine.meter import Meter
 from dab.engine.progress import Lines
-from dab.engine.records import Metrics, better
+from dab.engine.records import Metrics
 from dab.engine.run import Run
+from dab.engine.stop import Interrupted, Stop
 from dab.engine.stopwatch import Stopwatch
 from dab.keys import key, seed_device
-from dab.tasks.task import Task
 
 ASK_EVERY = 10  # steps between two agreements of several workers on whether to stop
 
 
-class Interrupted(Exception):
-    """The run was asked to stop, and has saved itself."""
-
-
 class NonFinite(Exception):
     """The loss is no longer a number."""
-
-
-class Stop:
-    """Remembers SIGTERM or SIGINT, so that the loop can finish its step first."""
-
-    def __init__(self) -> None:
-        self.signal = 0
-
-    def __enter__(self) -> Stop:
-        self._before = {s: signal.signal(s, self._remember) for s in (signal.SIGTERM, signal.SIGINT)}
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _remember(self, number: int, _frame: FrameType | None) -> None:
-        self.signal = number
-
-
-@torch.no_grad()
-def evaluate(
-    task: Task, measure: Callable[[Any], dict[str, Tensor]], batches: Iterable[Any], workers: Workers, stop: Stop
-) -> dict[str, float]:
-    """Means of `measure` over all samples and workers, summed up by the task; Interrupted if any was asked to stop."""
-    task.eval()
-    totals: dict[str, Tensor] = {}
-    count = 0
-    for batch in batches:
-        if stop.signal:
-            break
-        for name, values in measure(batch).items():
-            total = values.double().sum(0)
-            totals[name] = totals[name] + total if name in totals else total
-        count += len(values)
-    task.train()
-    if workers.any(bool(stop.signal)):
-        raise Interrupted
-    flat = [*(total.flatten() for total in totals.values()), torch.tensor([count], device=workers.device)]
-    sums = workers.sum(torch.cat(flat)).cpu()
-    parts = sums.div(sums[-1]).split([total.numel() for total in totals.values()] + [1])
-    return task.summary({name: part.view(total.shape) for (name, total), part in zip(totals.items(), parts)})
 
 
 class Loop:
@@ -89,7 +40,7 @@ class Loop:
         self.seed, self.steps = run.config["seed"], self.options["steps"]
         self.step, self.seconds, self.pending_evaluation = 0, 0.0, False
         self.watch = Stopwatch()
-        self.best: dict[str, Any] = {"value": None, "step": 0}
+        self.best = Best()
         self.meter = Meter()
         self.paced = [m for m in job.task.modules() if hasattr(m, "set_progress")]
         self.base_rates = [group["lr"] for group in job.optimizer.param_groups]
@@ -112,7 +63,7 @@ class Loop:
         self.watch.stop()
         if self.metrics:
             self.metrics.close()
-        self._load_best()
+        self.best.put_into(self.job.task, self.workers)
 
     def _wrapped(self) -> nn.Module:
         forward: nn.Module = self.job.task
@@ -189,46 +140,29 @@ class Loop:
             )
 
     def _record(self, values: dict[str, Any]) -> None:
-        row = {"step": self.step, "seconds": round(self._elapsed(), 3), **values}
+        row = {"step": self.step, "seconds": round(self.elapsed(), 3), **values}
         if self.metrics:
             self.metrics.append(row)
         self.logger.log(row)
         self.progress.show(row)
 
-    def _elapsed(self) -> float:
+    def elapsed(self) -> float:
         return self.seconds + time.perf_counter() - self._clock
 
     def _evaluate(self) -> None:
         with self.watch.paused():
+            task, data = self.job.task, self.job.data
             try:
-                values = self.measure("valid")
+                values = evaluation.measure(task, data, "valid", self.workers, self.stop)
             except Interrupted:
                 self.pending_evaluation = True  # the resumed run starts with this evaluation
                 self._save()
                 raise
             self.pending_evaluation = False
-            self._record({**{f"valid/{k}": v for k, v in values.items()}, **self._diagnose(), **self.watch.read()})
-            value = values[self.job.task.select]
-            if better(value, self.best["value"], self.job.task.larger_is_better):
-                self.best = {"value": value, "step": self.step}
-                if self.workers.first:
-                    state = self.job.task.state_dict()
-                    checkpoint.replace(self.run.dir / "best.pt", lambda path: torch.save(state, path))
-
-    def measure(self, split: str, final: bool = False) -> dict[str, float]:
-        torch.manual_seed(key("evaluate", split, self.workers.rank))
-        task = self.job.task
-        measure = partial(task.measure_final, split=split) if final else task.measure
-        return evaluate(task, measure, self.job.data.batches(split), self.workers, self.stop)
-
-    def _diagnose(self) -> dict[str, float]:
-        """What the task has to say about training, on the batch of the next step. Keyed, so that nothing moves."""
-        torch.manual_seed(key("diagnose", self.seed, self.step, self.workers.rank))
-        logs = self.job.task.diagnose(self.job.data.batch(self.step))
-        if not logs:
-            return {}
-        means = self.workers.sum(torch.stack(list(logs.values())).double()) / self.workers.world
-        return dict(zip((f"train/{name}" for name in logs), means.tolist()))
+            found = evaluation.diagnose(task, data, self.step, self.seed, self.workers)
+            named = {f"valid/{k}": v for k, v in values.items()} | {f"train/{k}": v for k, v in found.items()}
+            self._record({**named, **self.watch.read()})
+            self.best.offer(values[task.select], self.step, task, self.workers)
 
     def _save(self) -> None:
         with self.watch.paused():
@@ -245,27 +179,22 @@ class Loop:
             "step": self.step,
             "task": self.job.task.state_dict(),
             "optimizer": self.job.optimizer.state_dict(),
-            "best": self.best,
+            "best": self.best.state(),
             "meter": self.meter.state(self.workers),
-            "seconds": self._elapsed(),
+            "seconds": self.elapsed(),
             "watch": self.watch.read(),
             "pending_evaluation": self.pending_evaluation,
         }
 
     def _resume(self) -> None:
-        state = checkpoint.load(self.run.dir, self.workers.device)
+        state = checkpoint.load(self.run.dir, self.workers.device, best.check)
         if state is not None:
             self.job.task.load_state_dict(state["task"])
             self.job.optimizer.load_state_dict(state["optimizer"])
             self.meter.restore(state["meter"], self.workers)
-            self.step, self.seconds, self.best = state["step"], state["seconds"], state["best"]
+            self.step, self.seconds = state["step"], state["seconds"]
+            self.best = Best.restored(state["best"], self.workers)
             self.pending_evaluation, self.watch = state["pending_evaluation"], Stopwatch(**state["watch"])
         if self.workers.first:
             path = self.run.dir / "metrics.jsonl"
             self.metrics = Metrics(path, self.step, keep_evaluation=not self.pending_evaluation)
-
-    def _load_best(self) -> None:
-        self.workers.barrier()
-        path = self.run.dir / "best.pt"
-        if path.exists():
-            self.job.task.load_state_dict(torch.load(path, map_location=self.workers.device, weights_only=True))

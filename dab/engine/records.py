@@ -4,15 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import platform
-import subprocess
-import sys
-from functools import cache
 from pathlib import Path
 from typing import IO, Any
-
-import torch
 
 from dab.engine.checkpoint import replace
 
@@ -33,18 +26,20 @@ class Metrics:
     """Append-only `metrics.jsonl`, one flushed line per row. A row is {"step": int, "train/loss": float, ...}."""
 
     def __init__(self, path: Path, resume_step: int, keep_evaluation: bool):
-        self.path = path
         rows = [r for r in read_metrics(path) if _kept(r, resume_step, keep_evaluation)] if resume_step else []
-        self._file: IO[str] = open(path, "w")  # noqa: SIM115  (lives as long as the run)
-        for row in rows:
-            self.append(row)
+        replace(path, lambda temporary: temporary.write_text("".join(map(_line, rows))))  # never a moment without them
+        self._file: IO[str] = open(path, "a")  # noqa: SIM115  (lives as long as the run)
 
     def append(self, row: dict[str, Any]) -> None:
-        self._file.write(json.dumps(row) + "\n")
+        self._file.write(_line(row))
         self._file.flush()
 
     def close(self) -> None:
         self._file.close()
+
+
+def _line(row: dict[str, Any]) -> str:
+    return json.dumps(row) + "\n"
 
 
 def _kept(row: dict[str, Any], step: int, keep_evaluation: bool) -> bool:
@@ -54,48 +49,25 @@ def _kept(row: dict[str, Any], step: int, keep_evaluation: bool) -> bool:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """All whole rows; a last line torn by a crash is left out."""
-    rows = []
-    for line in path.read_text().splitlines() if path.exists() else []:
-        try:
-            rows.append(json.loads(line))
-        except json.JSONDecodeError:
-            break
-    return rows
+    """All whole rows. A last line torn by a crash is left out; others that cannot be read are told."""
+    lines = path.read_text(errors="replace").splitlines() if path.exists() else []
+    rows = [_row(line) for line in lines]
+    bad = [number for number, row in enumerate(rows, 1) if row is None and number < len(rows)]
+    if bad:
+        numbers = ", ".join(map(str, bad[:5])) + (", ..." if len(bad) > 5 else "")
+        print(
+            f"{path} is damaged: {len(bad)} of {len(rows)} lines cannot be read and are left out ({numbers})",
+            flush=True,
+        )
+    return [row for row in rows if row is not None]
 
 
-@cache
-def provenance() -> dict[str, Any]:
-    """Which code, which libraries, which machine, which command."""
-    root = Path(__file__).resolve().parents[2]
-    return {
-        "commit": _git(root, "rev-parse", "HEAD"),
-        "dirty": bool(_git(root, "status", "--porcelain", "--untracked-files=no")),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "cuda": torch.version.cuda,
-        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        "platform": platform.system() + "-" + platform.machine(),
-        "processor": _processor(),
-        "cores": os.cpu_count(),
-        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
-    }
-
-
-def _git(root: Path, *arguments: str) -> str | None:
+def _row(line: str) -> dict[str, Any] | None:
     try:
-        done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=10)
-    except (OSError, subprocess.TimeoutExpired):
+        row = json.loads(line)
+    except json.JSONDecodeError:
         return None
-    return done.stdout.strip() if done.returncode == 0 else None
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor()
+    return row if isinstance(row, dict) and isinstance(row.get("step"), int) else None
 
 
 def better(new: float, old: float | None, larger_is_better: bool) -> bool:

@@ -10,6 +10,20 @@ and, where a task has use for them,
 
 task.prepare(data)                  look at the dataset, before training starts
 task.measure_final(batch, split)    instead of `measure` at the end of a run, for the splits task.final_splits
+task.examine(data, workers)         -> {metric: float}: once, at the end of a run, what takes whole splits to find out
 task.diagnose(batch)                -> scalars about training itself, logged with every evaluation
-task.pictures(batches)              -> {name: [N, H, W] in 0..1}: grids left in the run's figures
+task.diagnoses                      whether `diagnose` has anything to say
+task.pictures(batches)              -> {name: Grid}: images of the test set, left in the run's figures
+task.example(input_shape)           -> words that `predict` understands, for the hint at the end of a run
+
+`dab.data.dataset` says what `data` offers. `measure`, `examine`, `pictures` and `predict` also work without what only
+training needs: `dab.predict` and `dab.measure` call them on the stripped model of a finished run.
+
+`examine` names its metrics in full ("test/probe_accuracy"). It and `diagnose` are called on a copy of the task, with
+random numbers of their own: whatever they do to it, training and the saved weights do not notice. With several workers
+all of them call it, each with its share of the data; `workers.concatenate(rows)` is what all have, in the split's
+order, and the first one's metrics count:
+
+    def examine(self, data, workers):
+        codes = workers.concatenate(torch.cat([self.model.code(x) for x, _ in data.batches("train")]))
 """

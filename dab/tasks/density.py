@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from dab.bridge import Bridge
 from dab.choice import one_of
+from dab.data.dataset import Dataset
 from dab.estimators.lift import Lift
 from dab.estimators.probe import gradient_statistics
 from dab.keys import seed_device
@@ -23,7 +24,7 @@ from dab.metrics.density import (
 )
 from dab.models.vae_mlp import VAEMLP
 from dab.precision import working_dtype
-from dab.tasks.task import Task
+from dab.tasks.task import Grid, Task
 
 ROWS = 4096  # rows decoded at once for an importance bound
 SHOWN = 100  # images on a grid
@@ -88,7 +89,7 @@ class DensityTask(Task):
         self.iwae_samples, self.variance_draws = tuple(iwae_samples), variance_draws
         self.iwae_splits = [one_of("iwae_splits", split, self.final_splits) for split in iwae_splits]
 
-    def prepare(self, data: Any) -> None:
+    def prepare(self, data: Dataset) -> None:
         self.model.set_mean(data.mean)
 
     def loss(self, batch: tuple[Tensor, ...]) -> tuple[Tensor, dict[str, Tensor]]:
@@ -120,7 +121,7 @@ class DensityTask(Task):
         logits = _full(self.model.encode(x))
         reconstruction, kl = one_sample(self.model, x, logits)
         values = {"elbo": -(reconstruction + kl), "reconstruction": reconstruction, "kl": kl}
-        if self.kl == "bridge":
+        if self.kl == "bridge" and self.model.estimator is not None:  # a stripped model has no approximator
             excess = kl - self._bridge_kl(logits)
             values |= {"paper_bound": values["elbo"] + excess, "paper_bound_excess": excess}
         mean = torch.sigmoid(logits).double()
@@ -143,10 +144,12 @@ class DensityTask(Task):
         units = active_units(means.pop("posterior"), means.pop("posterior_square"))
         return {**super().summary(means), "active_units": units}
 
+    @property
+    def diagnoses(self) -> bool:
+        return self.variance_draws > 0
+
     def diagnose(self, batch: tuple[Tensor, ...]) -> dict[str, Tensor]:
         """The variance of the estimate, over fresh draws for one batch. No gradient is left anywhere."""
-        if not self.variance_draws:
-            return {}
         (x,) = batch
         assert self.model.estimator is not None
         logits = self.model.encode(x).detach().requires_grad_()
@@ -154,15 +157,18 @@ class DensityTask(Task):
         # Of the batch mean: an image's own gradient is B times as large, and there are B of them to average.
         return {"gradient_variance": found.variance.sum() * len(x)}
 
-    def pictures(self, batches: Iterable[tuple[Tensor, ...]]) -> dict[str, Tensor]:
+    def pictures(self, batches: Iterable[tuple[Tensor, ...]]) -> dict[str, Grid]:
         """Samples from the prior; images over their reconstructions, row by row of ten."""
         x = torch.cat([x for (x,) in batches])
         x = x[torch.linspace(0, len(x) - 1, SHOWN // 2).long()]  # from all over the split, which may be ordered
-        height, width = x.shape[-2:]
         rows = torch.stack([x, torch.sigmoid(self.model(x)[0])], 1)  # [N, 2, 1, H, W]
         pairs = [rows[i : i + 10].transpose(0, 1) for i in range(0, len(rows), 10)]
-        images = {"samples": self.model.samples(SHOWN), "reconstructions": torch.cat([p.flatten(0, 1) for p in pairs])}
-        return {name: image.reshape(-1, height, width) for name, image in images.items()}
+        reconstructions = torch.cat([p.flatten(0, 1) for p in pairs])
+        return {"samples": Grid(self.model.samples(SHOWN)), "reconstructions": Grid(reconstructions)}
+
+    @classmethod
+    def example(cls, input_shape: tuple[int, ...]) -> str:
+        return "4"
 
     def predict(self, words: Sequence[str]) -> str:
         if len(words) != 1 or not words[0].isdigit():

@@ -41,6 +41,11 @@ class SortingTask(Task):
         right = right_places(logits, order)
         return {"all_or_none": all_or_none(right), "per_element": per_element(right), "loss": place_loss(logits, order)}
 
+    @classmethod
+    def example(cls, input_shape: tuple[int, ...]) -> str:
+        (length,) = input_shape
+        return " ".join(f"{7 * i % 10 / 10 + i // 10 / 100:g}" for i in range(1, length + 1))  # no two alike
+
     def predict(self, words: Sequence[str]) -> str:
         try:
             numbers = [float(word) for word in words]

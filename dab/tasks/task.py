@@ -1,9 +1,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor, nn
+
+from dab.data.dataset import Dataset
+
+
+class Grid(NamedTuple):
+    """Images to look at, row by row: grey [N, H, W] or [N, 1, H, W] (ink is black), or colour [N, 3, H, W]; in 0..1."""
+
+    images: Tensor
+    columns: int = 10
+
+
+class Workers(Protocol):
+    """What a task may ask of the processes that share its run."""
+
+    @property
+    def rank(self) -> int: ...
+    @property
+    def world(self) -> int: ...
+    def sum(self, values: Tensor) -> Tensor:
+        """The sum over all workers, on every worker."""
+
+    def concatenate(self, values: Tensor) -> Tensor:
+        """All workers' rows of something with a row for each sample of a split, in the split's order."""
 
 
 class Task(nn.Module):
@@ -32,14 +55,25 @@ class Task(nn.Module):
     def summary(self, means: dict[str, Tensor]) -> dict[str, float]:
         return {name: float(mean) for name, mean in means.items()}
 
-    def prepare(self, data: Any) -> None:
+    def prepare(self, data: Dataset) -> None:
         pass
+
+    def examine(self, data: Dataset, workers: Workers) -> dict[str, float]:
+        return {}
+
+    @property
+    def diagnoses(self) -> bool:
+        return type(self).diagnose is not Task.diagnose
 
     def diagnose(self, batch: Any) -> dict[str, Tensor]:
         return {}
 
-    def pictures(self, batches: Iterable[Any]) -> dict[str, Tensor]:
+    def pictures(self, batches: Iterable[Any]) -> dict[str, Grid]:
         return {}
 
+    @classmethod
+    def example(cls, input_shape: tuple[int, ...]) -> str | None:
+        return None
+
     def predict(self, words: Sequence[str]) -> str:
-        raise NotImplementedError(f"{type(self).__name__} cannot predict from the command line")
+        raise ValueError(f"{type(self).__name__} cannot predict from the command line")

@@ -1,0 +1,118 @@
+"""Images that stay bytes until they are used, with or without labels, augmented on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypeVar, Unpack
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dab.data.dataset import Tensors
+from dab.data.files import Bytes
+from dab.data.resident import Resident, ResidentOptions
+from dab.keys import generator
+
+Array = TypeVar("Array", bound=NDArray[Any])
+Labels = NDArray[np.integer[Any]]
+
+
+class Images(Resident):
+    """Batches (x [B, C, H, W],) in 0..1.
+
+    Training images may be augmented: keyed by (seed, step) and drawn for the global batch, of which every worker keeps
+    its rows. Evaluation sees all splits as they are, the training set too.
+
+    images      uint8 [N, C, H, W] of "train", "valid" and "test"; one byte a pixel is all that is kept
+    crop        training images are shifted by up to so many pixels each way; what moves in is 0
+    flip        half of the training images are mirrored, left to right
+    """
+
+    def __init__(
+        self,
+        images: dict[str, Bytes],
+        labels: dict[str, Labels] | None = None,
+        crop: int = 0,
+        flip: bool = False,
+        **resident: Unpack[ResidentOptions],
+    ):
+        if crop < 0:
+            raise ValueError(f"crop must be >= 0 pixels, given {crop}")
+        for name, pixels in images.items():
+            if pixels.dtype != np.uint8 or pixels.ndim != 4:
+                raise ValueError(f"images must be uint8 [N, C, H, W], {name} is {pixels.dtype} {list(pixels.shape)}")
+        splits: dict[str, Tensors] = {name: (_tensor(pixels),) for name, pixels in images.items()}
+        self.mean = splits["train"][0].float().mean(0) / 255  # [C, H, W]
+        if labels is not None:
+            splits = {name: (x, _tensor(labels[name]).long()) for name, (x,) in splits.items()}
+        super().__init__(splits, **resident)
+        self.mean = self.mean.to(self.device)
+        self.crop, self.flip = crop, flip
+
+    def batch(self, step: int) -> Tensors:
+        x, *labels = super().batch(step)
+        return (self.scaled(self._augmented(x, step) if self.crop or self.flip else x), *labels)
+
+    def batches(self, split: str) -> Iterator[Tensors]:
+        for x, *labels in super().batches(split):
+            yield (self.scaled(x), *labels)
+
+    def scaled(self, x: Tensor) -> Tensor:
+        """The bytes that are kept, as floats in 0..1."""
+        return x.float().div_(255)
+
+    def _augmented(self, x: Tensor, step: int) -> Tensor:
+        random = generator("augment", self.seed, step, device=self.device)
+        shift = torch.randint(2 * self.crop + 1, (self.batch_size, 2), generator=random, device=self.device)
+        mirrored = torch.rand(self.batch_size, generator=random, device=self.device) < (0.5 if self.flip else 0.0)
+        top, left = self.share(shift).unbind(1)
+        return windows(x, self.crop, top, left, self.share(mirrored))
+
+
+class LabelledImages(Images):
+    """Batches (x [B, C, H, W] in 0..1, labels [B]), labels from 0 to `classes` - 1."""
+
+    def __init__(
+        self,
+        images: dict[str, Bytes],
+        labels: dict[str, Labels],
+        classes: int,
+        crop: int = 0,
+        flip: bool = False,
+        **resident: Unpack[ResidentOptions],
+    ):
+        for name, pixels in images.items():
+            of_split = labels[name]
+            if of_split.shape != (len(pixels),) or of_split.min() < 0 or of_split.max() >= classes:
+                raise ValueError(
+                    f"{name} has {len(pixels)} images and {list(of_split.shape)} labels from {of_split.min()} to "
+                    f"{of_split.max()}: there must be one for each image, from 0 to {classes - 1}"
+                )
+        super().__init__(images, labels, crop, flip, **resident)
+        self.classes = classes
+
+
+def windows(x: Tensor, margin: int, top: Tensor, left: Tensor, mirrored: Tensor) -> Tensor:
+    """Of every image, set in a margin of zeros, the window of its own size at (top, left), mirrored where asked.
+
+    x: [B, C, H, W]; top, left: [B] from 0 to 2 * margin, `margin` being the image itself; mirrored: [B]
+    """
+    batch, channels, height, width = x.shape
+    rows = top[:, None] + torch.arange(height, device=x.device)  # [B, H]
+    across = torch.arange(width, device=x.device).expand(batch, width)
+    columns = left[:, None] + torch.where(mirrored[:, None], across.flip(1), across)  # [B, W]
+    places = rows[:, :, None] * (width + 2 * margin) + columns[:, None, :]  # [B, H, W]
+    set_in = F.pad(x, (margin, margin, margin, margin)).flatten(2)
+    return set_in.gather(2, places.view(batch, 1, -1).expand(-1, channels, -1)).view_as(x)
+
+
+def permuted(array: Array, name: str) -> Array:
+    """In an order that is fixed for ever, to split by; images and labels of one name stay together."""
+    return array[torch.randperm(len(array), generator=generator("split", name)).numpy()]
+
+
+def _tensor(array: NDArray[Any]) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(array))

@@ -1,0 +1,123 @@
+"""The end of a run: measured, drawn, recorded, told.
+
+The record comes last. Until it is there the same command does all of this again from the checkpoint, which holds the
+best weights too; so it does not matter between which two files a crash falls.
+"""
+
+from __future__ import annotations
+
+import shlex
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from dab.engine import provenance
+from dab.engine.build import Job
+from dab.engine.checkpoint import replace
+from dab.engine.config import locate
+from dab.engine.curves import draw_curves
+from dab.engine.evaluation import final_metrics
+from dab.engine.grids import draw_grid
+from dab.engine.loggers import NoLogger
+from dab.engine.loop import Loop
+from dab.engine.records import read_metrics, write_json
+from dab.engine.run import Run
+from dab.keys import key
+from dab.strip import strip
+
+
+def finish(loop: Loop, logger: NoLogger) -> dict[str, Any] | None:
+    """Look at the test set once, with the weights that were best on validation, and write the record."""
+    job, run = loop.job, loop.run
+    metrics = final_metrics(job.task, job.data, loop.workers, loop.stop)
+    if not loop.workers.first:
+        return None
+    model = strip(job.task.model)
+    save_weights(model, run.dir / "model.safetensors")
+    rows = read_metrics(run.dir / "metrics.jsonl")
+    for name, path in draw(job, rows, run.dir / "figures").items():
+        logger.image(name, path)
+    result = record(loop, metrics, rows, model)
+    write_json(run.dir / "result.json", result)
+    run.set_status("finished", step=loop.steps, steps=loop.steps)
+    return {**metrics, "samples_per_second": result["samples_per_second"], "seconds": result["seconds"]}
+
+
+def save_weights(model: nn.Module, path: Path) -> None:
+    tensors = {name: value.contiguous() for name, value in model.state_dict().items()}
+    replace(path, lambda temporary: save_file(tensors, temporary))
+
+
+@torch.no_grad()
+def draw(job: Job, rows: list[dict[str, Any]], folder: Path) -> dict[str, Path]:
+    """Pictures for a person, by name: the training curves and what the task has to show."""
+    curves = draw_curves(rows, job.task.select, folder / "curves.png")
+    torch.manual_seed(key("pictures"))
+    grids = job.task.eval().pictures(job.data.batches("test"))
+    return {"curves": curves, **{name: draw_grid(grid, folder / f"{name}.png") for name, grid in grids.items()}}
+
+
+def record(loop: Loop, metrics: dict[str, float], rows: list[dict[str, Any]], model: nn.Module) -> dict[str, Any]:
+    """result.json; `model` is the one for inference."""
+    job, config, workers = loop.job, loop.run.config, loop.workers
+    spent, samples = loop.watch.read(), loop.steps * config["trainer"]["batch_size"]
+    select = f"valid/{job.task.select}"
+    return {
+        "name": config["name"],
+        "hash": loop.run.hash,
+        "seed": config["seed"],
+        "scale": config["scale"],
+        "metrics": metrics,
+        "best": {"metric": select, **loop.best.entry()},
+        "steps": loop.steps,
+        "samples": samples,
+        "seconds": round(loop.elapsed(), 3),
+        **spent,
+        "samples_per_second": round(samples / max(spent["train_seconds"], 1e-9), 1),
+        "parameters": {"training": count(job.task), "inference": count(model)},
+        "input_shape": list(job.data.input_shape),
+        "curve": curve(rows, select),
+        "threads": torch.get_num_threads(),
+        "world": workers.world,
+        "device": workers.device.type,
+        "finished": time.time(),
+        "provenance": provenance.whole(loop.run.dir),
+        "config": config,
+    }
+
+
+def curve(rows: list[dict[str, Any]], metric: str) -> dict[str, list[float | None]]:
+    """Every evaluation while training, column by column: step, times, and what was measured."""
+    chosen = [row for row in rows if metric in row]
+    return {name: [row.get(name) for row in chosen] for name in chosen[-1]} if chosen else {}
+
+
+def count(module: nn.Module) -> int:
+    return sum(p.numel() for p in module.parameters())
+
+
+def closing(run: Run) -> str:
+    """What a person wants to know when a run is over."""
+    result = run.result
+    assert result is not None
+    numbers = "\n".join(f"  {name:24} {value:.5g}" for name, value in result["metrics"].items())
+    return (
+        f"{result['name']} {result['hash']}, seed {result['seed']}, scale {result['scale']}: "
+        f"{result['steps']:,} steps, {result['seconds']:.0f} s, {result['samples_per_second']:,.0f} samples/s\n"
+        f"{numbers}\n"
+        f"  best {result['best']['metric']} at step {result['best']['step']:,}\n"
+        f"Files   {run.dir}/ (result.json, metrics.jsonl, model.safetensors, figures/curves.png)\n"
+        "Try     " + "\n        ".join(hints(run, result))
+    )
+
+
+def hints(run: Run, result: dict[str, Any]) -> list[str]:
+    """Commands to go on with, as they can be pasted."""
+    folder = shlex.quote(str(run.dir))
+    words = locate("task", run.config["task"]).example(tuple(result["input_shape"]))
+    predict = [f"python -m dab.predict {folder} {words}"] if words else []
+    return [*predict, f"python -m dab.measure {folder}", "python train.py -m seed=0,1,2", "python train.py --help"]

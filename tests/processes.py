@@ -1,0 +1,64 @@
+"""Processes that start in a tenth of a second: forked from a server that has imported all there is to import once."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import runpy
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from dab.engine.distributed import _child
+from dab.engine.launch import work
+
+ROOT = Path(__file__).resolve().parents[1]
+SERVER = multiprocessing.get_context("forkserver")
+SERVER.set_forkserver_preload(
+    ["dab.engine.launch", "hydra", "torch.distributed", "matplotlib.figure", "sklearn.datasets"]
+)
+
+
+def start(output: Path, target: Callable[..., Any], *arguments: Any) -> BaseProcess:
+    """A new process that calls target(*arguments); what it prints goes to `output` and `output`.err."""
+    output.parent.mkdir(parents=True, exist_ok=True)
+    process = SERVER.Process(target=_call, args=(str(output), target, arguments))
+    process.start()
+    return process
+
+
+def command_line(words: Sequence[str]) -> None:
+    """What `python train.py WORDS...` does."""
+    sys.argv = [str(ROOT / "train.py"), *words]
+    runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+def run(words: Sequence[str], output: Path, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+    """`python train.py WORDS...` to its end."""
+    process = start(output, command_line, words)
+    process.join(timeout)
+    assert process.exitcode is not None, f"train.py {' '.join(words)} takes more than {timeout} s"
+    return subprocess.CompletedProcess(words, process.exitcode, *(f.read_text() for f in _files(str(output))))
+
+
+def run_workers(config: dict[str, Any], folder: Path, world: int = 2) -> list[int | None]:
+    """One run on `world` workers; their exit codes."""
+    config = {**config, "trainer": {**config["trainer"], "devices": world}}
+    store = f"file://{folder}/rendezvous-{os.urandom(4).hex()}"
+    workers = [start(folder / f"worker{rank}", _child, rank, work, config, world, store) for rank in range(world)]
+    for worker in workers:
+        worker.join(300)
+    return [worker.exitcode for worker in workers]
+
+
+def _call(output: str, target: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    for number, path in zip((1, 2), _files(output)):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+    target(*arguments)
+
+
+def _files(output: str) -> tuple[Path, Path]:
+    return Path(output), Path(f"{output}.err")
