@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from dab.bridge import Bridge
 from dab.precision import full_precision, working_dtype
+from dab.stateless import call_with, parameters_by_name
 from dab.surrogate import hard_value, value_with_gradient, zero_penalty
 
 _STRIDE = 7919  # between the past rows of one fit: a prime, so that they come from all over the buffer
@@ -84,8 +85,8 @@ class FittedBridge(Bridge):
             if torch.is_grad_enabled() or "seen" not in self._buffers:
                 self._fit(x.detach(), h.to(x.dtype))
             # Copies, because the next forward changes the parameters in place, perhaps before this one's backward.
-            phi = {name: p.clone() for name, p in self._net().named_parameters()}
-            standard = torch.func.functional_call(self._net(), phi, ((x - self.mean_z) / self._std("z"),))
+            phi = {name: p.clone() for name, p in parameters_by_name(self._net()).items()}
+            standard = call_with(self._net(), phi, (x - self.mean_z) / self._std("z"))
             s = standard * self._std("h") + self.mean_h
         return value_with_gradient(h, gradient_of=s), zero_penalty(z)
 

@@ -15,9 +15,8 @@ from typing import IO, Any
 
 from dab.engine.config import TrainerSchema
 from dab.engine.records import read_json, write_json
-from dab.engine.targets import COMPONENTS, locate, takes
+from dab.engine.targets import COMPONENTS, locate, options_of, takes
 from dab.estimators.why_not import draws_itself
-from dab.hard import Bernoulli
 
 SCHEMA_VERSION = 1
 
@@ -49,10 +48,10 @@ def defining(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _drawn(config: dict[str, Any], component: str) -> bool:
-    """Whether it is the hard function of an estimator that draws it itself. A Bernoulli goes without saying."""
+    """Whether it is the hard function of an estimator that draws it itself. A plain Bernoulli goes without saying."""
     if component != "hard" or not draws_itself(locate("estimator", config["estimator"])):
         return False
-    return locate("hard", config["hard"]) is not Bernoulli
+    return options_of("hard", config["hard"]) != options_of("hard", {"_target_": "dab.hard.Bernoulli"})
 
 
 def _without_defaults(options: dict[str, Any], signature: inspect.Signature) -> dict[str, Any]:

@@ -16,6 +16,8 @@ class Categorical(nn.Module):
     evaluate    in evaluation mode: sample (as in training) or mode (the most likely class)
     """
 
+    keeps_input = True
+
     def __init__(self, classes: int = 8, evaluate: str = "sample") -> None:
         super().__init__()
         if classes < 2:
@@ -32,7 +34,8 @@ class Categorical(nn.Module):
             # The largest of logits with Gumbel noise. Clamped: the logarithm of a zero would hide its class for ever.
             tiny = torch.finfo(x.dtype).tiny
             x = x - torch.empty_like(x).exponential_().clamp_(min=tiny).log()
-        return F.one_hot(x.argmax(-1), self.classes).to(z.dtype)
+        one_hot = F.one_hot(x.argmax(-1), self.classes).to(z.dtype)
+        return torch.where(z.isnan().any(-1, keepdim=True), torch.nan, one_hot)
 
     def out_shape(self, in_shape: tuple[int, ...]) -> tuple[int, ...]:
         if len(in_shape) < 1 or in_shape[-1] != self.classes:
