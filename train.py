@@ -23,7 +23,7 @@ from omegaconf import DictConfig
 
 from dab.engine.compose import check_sweep, resolve, settle
 from dab.engine.config import ConfigError
-from dab.engine.launch import FAILED, launch
+from dab.engine.launch import BUSY, FAILED, launch
 from dab.engine.run import Run
 
 CONF = Path(__file__).resolve().parent / "conf"
@@ -45,9 +45,12 @@ def job(cfg: DictConfig) -> float:
         code = launch(config)
         if code > INTERRUPTED:
             sys.exit(code)
-        result, status = Run(config).result, Run(config).status
-        reason = status.get("message", f"exit code {code}") if code else ""
-        value = math.nan if code or result is None else result["best"]["value"]
+        run = Run(config)
+        if code:
+            busy = "another process is training it"
+            reason = busy if code == BUSY else run.status.get("message", f"exit code {code}")
+        elif run.result is not None:
+            value = run.result["best"]["value"]
     except ConfigError as error:
         reason = f"config error: {error}"
         print(reason, file=sys.stderr, flush=True)

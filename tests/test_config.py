@@ -151,6 +151,22 @@ def test_a_component_of_another_kind_is_refused(component: str, config) -> None:
                 locate(component, made[other])
 
 
+def test_a_sweep_goes_on_after_any_failure_and_tells_at_the_end(train, tmp_path: Path, config) -> None:
+    """An impossible combination, bad data and a busy directory: the job that can be trained is."""
+    busy = Run(config("estimator=straight_through"))
+    busy.acquire()
+    done = train("-m", "estimator=reinmax,bridge,straight_through", "data.length=1,5")
+    busy.release()
+    assert done.returncode == 1
+    told = done.stderr[done.stderr.index("5 of the sweep's jobs failed:") :].splitlines()[1:]
+    assert sum("ReinMax draws its" in line for line in told) == 2
+    assert sum("sorting needs length >= 2" in line for line in told) == 2
+    assert sum("another process is training it" in line for line in told) == 1
+    assert "Traceback" not in done.stderr
+    finished = list((tmp_path / "runs").rglob("result.json"))
+    assert [path.parent.parent.name for path in finished] == ["signum_dense"]
+
+
 def test_the_command_line_prints_no_traceback(train) -> None:
     done = train("estimator.routing=sideways")
     assert done.returncode != 0
