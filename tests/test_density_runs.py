@@ -50,7 +50,7 @@ def test_training_lowers_the_bound_and_leaves_pictures(config) -> None:
     assert result["metrics"]["test/active_units"] >= 10
     for name in ("curves", "samples", "reconstructions"):
         assert (Run(made).dir / "figures" / f"{name}.png").stat().st_size > 500
-    assert "+" in load(Run(made).dir).predict(["2"])
+    assert "+" in load(Run(made).dir).predict([DensityTask.example((1, 8, 8))])
 
 
 def stopped_and_continued(made, monkeypatch) -> None:
