@@ -139,4 +139,4 @@ def test_missing_data_is_a_config_error(config, tmp_path, monkeypatch, capsys) -
 
 def test_an_objective_estimator_cannot_sort(config) -> None:
     with pytest.raises(ConfigError, match=r"Disarm needs the loss itself.*model=vae_mlp"):
-        build_task(config("estimator=disarm"), (5,))
+        build_task(config("estimator=disarm", "hard=bernoulli"), (5,))
