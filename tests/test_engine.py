@@ -240,7 +240,7 @@ def test_checkpoint_leftovers_of_a_crash_do_no_harm(tmp_path) -> None:
     (tmp_path / checkpoint.NAME).unlink()
     assert load() == {"step": 1}
     (tmp_path / checkpoint.PREVIOUS).write_bytes(b"")
-    with pytest.raises(RuntimeError, match="force=true"):
+    with pytest.raises(checkpoint.Unusable, match="force=true"):
         load()
 
 

@@ -138,7 +138,8 @@ def test_best_weights_that_are_not_the_measured_ones_are_never_reported(change, 
     for name in (checkpoint.NAME, checkpoint.PREVIOUS):
         alter(folder / name, change)
     assert launch(made) == FAILED
-    assert "`force=true` starts the run over" in capsys.readouterr().err
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("run failed: no checkpoint in") and "`force=true` starts the run over" in line
     assert Run(made).result is None
 
 

@@ -130,7 +130,7 @@ def test_what_a_task_finds_in_whole_splits_joins_its_metrics(config, monkeypatch
     [
         ["data.valid_size=500", "data.test_size=500"],
         ["experiment=binarized/rebar", *SMALL],
-        ["experiment=binarized/reinmax", "protocol=rebar", "model.layers=2", "data.dynamic=true", *SMALL],
+        ["experiment=binarized/reinmax", "recipe=rebar", "model.layers=2", "data.dynamic=true", *SMALL],
     ],
     ids=["sorting", "density", "two layers"],
 )

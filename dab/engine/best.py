@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 from torch import Tensor
@@ -25,8 +26,7 @@ class Best:
             return
         self.value, self.step = value, step
         if workers.first:
-            state = task.state_dict()
-            self.weights = {k: v.to("cpu", copy=True) if isinstance(v, Tensor) else v for k, v in state.items()}
+            self.weights = {name: _copied(value) for name, value in task.state_dict().items()}
             self.sha256 = digest(self.weights)
 
     def entry(self) -> dict[str, Any]:
@@ -40,7 +40,7 @@ class Best:
         weights = state["weights"]
         best = cls(state["value"], state["step"], state["sha256"])
         if workers.first and weights is not None:
-            best.weights = {k: v.cpu() if isinstance(v, Tensor) else v for k, v in weights.items()}
+            best.weights = {name: _copied(value) for name, value in weights.items()}
         return best
 
     def put_into(self, task: Task, workers: Workers) -> None:
@@ -48,6 +48,10 @@ class Best:
         if self.weights is not None:
             task.load_state_dict(self.weights)
         workers.align([*task.parameters(), *task.buffers()])
+
+
+def _copied(value: Any) -> Any:
+    return value.to("cpu", copy=True) if isinstance(value, Tensor) else copy.deepcopy(value)
 
 
 def check(checkpoint: dict[str, Any]) -> None:

@@ -15,6 +15,10 @@ from torch import Tensor
 NAME, PREVIOUS = "checkpoint.pt", "checkpoint.previous.pt"
 
 
+class Unusable(Exception):
+    """A run has been trained before, and none of its checkpoints can be gone on from."""
+
+
 def replace(path: Path, write: Callable[[Path], object]) -> None:
     """Call `write(temporary)`, then put the file in place in one step that survives a crash."""
     temporary = path.with_name(path.name + ".tmp")
@@ -51,7 +55,7 @@ def load(folder: Path, device: torch.device, check: Callable[[dict[str, Any]], N
         except Exception as error:  # a torn file fails in many ways; all of them mean: not this one
             print(f"{path} cannot be used ({type(error).__name__}: {error}); trying the one before it", flush=True)
     if found:
-        raise RuntimeError(f"no checkpoint in {folder} can be used; `force=true` starts the run over")
+        raise Unusable(f"no checkpoint in {folder} can be used; `force=true` starts the run over")
     return None
 
 

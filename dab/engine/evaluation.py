@@ -30,16 +30,16 @@ def measure(
 
 @torch.no_grad()
 def means(
-    task: Task, measure: Callable[[Any], dict[str, Tensor]], batches: Iterable[Any], workers: Workers, stop: Stop
+    task: Task, of_batch: Callable[[Any], dict[str, Tensor]], batches: Iterable[Any], workers: Workers, stop: Stop
 ) -> dict[str, float]:
-    """Of `measure` over all samples and workers, summed up by the task; Interrupted if any was asked to stop."""
+    """Of what `of_batch` says of every sample of all workers, summed up by the task; Interrupted if one was stopped."""
     task.eval()
     totals: dict[str, Tensor] = {}
     count = 0
     for batch in batches:
         if stop.signal:
             break
-        for name, values in measure(batch).items():
+        for name, values in of_batch(batch).items():
             total = values.double().sum(0)
             totals[name] = totals[name] + total if name in totals else total
         count += len(values)

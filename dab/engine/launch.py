@@ -10,6 +10,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from dab.engine.build import build, build_data, build_task
+from dab.engine.checkpoint import Unusable
 from dab.engine.config import ConfigError
 from dab.engine.distributed import Workers, join_torchrun, leave_workers, pick_device, spawn, under_torchrun
 from dab.engine.finish import closing, count, finish
@@ -61,7 +62,7 @@ def work(workers: Workers, config: dict[str, Any]) -> int:
         except ConfigError as error:
             _fail(run, workers, f"config error: {error}")
             return BAD_CONFIG
-        except NonFinite as error:
+        except (NonFinite, Unusable) as error:
             _fail(run, workers, f"run failed: {error}")
             return FAILED
         except Interrupted:
