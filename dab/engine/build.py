@@ -127,8 +127,9 @@ def build_task(config: dict[str, Any], input_shape: tuple[int, ...]) -> Task:
                 f"estimator: {type(estimator).__name__} needs the loss itself, which {model_class.__name__} does not "
                 "give it: choose a layer (bridge, straight_through, reinmax, ...), or model=vae_mlp with task=density"
             )
-        shape = {"code_shape": code_shape} if takes("model", config["model"], "code_shape") else {}
-        model = make(config, "model", estimator=estimator, input_shape=input_shape, **shape)
+        known = {"code_shape": code_shape, "hard": hard}
+        told = {name: value for name, value in known.items() if takes("model", config["model"], name)}
+        model = make(config, "model", estimator=estimator, input_shape=input_shape, **told)
         return make(config, "task", model=model)
 
 

@@ -67,7 +67,7 @@ def record(loop: Loop, metrics: dict[str, float], rows: list[dict[str, Any]], mo
     spent, samples = loop.watch.read(), loop.steps * config["trainer"]["batch_size"]
     select = f"valid/{job.task.select}"
     return {
-        "name": config["name"],
+        "name": loop.run.name,
         "hash": loop.run.hash,
         "seed": config["seed"],
         "scale": config["scale"],

@@ -37,8 +37,8 @@ class WandbLogger(NoLogger):
             resume="allow" if mode == "online" else None,
             project=project,
             entity=entity,
-            group=run.config["name"],
-            name=f"{run.config['name']}-{run.hash}",
+            group=run.name,
+            name=f"{run.name}-{run.hash}",
             config={**run.config, "provenance": starts(run.dir)[0]},
             dir=run.dir,
             mode=mode,  # type: ignore[arg-type]
