@@ -1,6 +1,6 @@
 from torch import Tensor, nn
 
-from dab.estimators.objective import Logs, Objective, per_sample
+from dab.estimators.objective import Logs, Objective, ObjectiveEstimator, per_sample
 
 
 class Lift(nn.Module):
@@ -31,3 +31,8 @@ class Lift(nn.Module):
         value = per_sample(objective(y), logits.shape[0])
         logs = {"objective": value.detach().mean(), "penalty": penalty.detach().mean()}
         return value + (penalty - penalty.detach()), logs
+
+
+def lifted(estimator: nn.Module) -> nn.Module:
+    """Any estimator in the form of an objective estimator."""
+    return estimator if isinstance(estimator, ObjectiveEstimator) else Lift(estimator)

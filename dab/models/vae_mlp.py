@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from dab.estimators.discrete import Binary
-from dab.estimators.lift import Lift
-from dab.estimators.objective import ObjectiveEstimator
+from dab.estimators.lift import lifted
 from dab.hard import Bernoulli
 from dab.nets import mlp
 from dab.surrogate import zero_penalty
@@ -134,4 +133,4 @@ def objective_form(estimator: nn.Module) -> nn.Module:
             f"VAEMLP has Bernoulli latents, given {given}: use hard=bernoulli with an estimator that has a hard "
             "function, or one that draws Bernoulli samples itself (gumbel, reinmax, disarm, ...)"
         )
-    return estimator if isinstance(estimator, ObjectiveEstimator) else Lift(estimator)
+    return lifted(estimator)
