@@ -42,10 +42,6 @@ class Codec(nn.Module):
         self.units = math.prod(shape_after(estimator, code_shape))
         self.bits = units_within(bpp * math.prod(input_shape), hard) * float(hard.bits_per_unit)  # type: ignore[arg-type]
 
-    @staticmethod
-    def code_shape(input_shape: Shape, hard: nn.Module, bpp: float, **_: object) -> Shape:
-        return (units_within(bpp * math.prod(input_shape), hard), *getattr(hard, "unit_shape", ()))
-
     def encode(self, x: Tensor) -> Tensor:
         """[B, C, H, W] → what the hard function sees, [B, *code_shape]"""
         raise NotImplementedError
@@ -101,6 +97,10 @@ class Autoencoder(Codec):
         plan = Convolutions(input_shape, channels, kernels, strides, paddings)
         self.encoder = self._encoder(encoder, plan, hidden, activation)
         self.decoder = self._decoder(decoder, plan, hidden, decoder_hidden, activation)
+
+    @staticmethod
+    def code_shape(input_shape: Shape, hard: nn.Module, bpp: float, **_: object) -> Shape:
+        return (units_within(bpp * math.prod(input_shape), hard), *getattr(hard, "unit_shape", ()))
 
     def _encoder(self, kind: str, plan: Convolutions, hidden: Sequence[int], activation: str) -> nn.Module:
         units = math.prod(self.before_shape)
