@@ -8,6 +8,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
+from dab.data.dataset import Dataset
 from dab.estimators.lift import lifted
 from dab.models.code import shape_after
 from dab.models.image_nets import Convolutions, Shape, Upsampling, dense_decoder, encoder, mirror, resnet18
@@ -41,6 +42,9 @@ class Codec(nn.Module):
         self.hard = hard
         self.units = math.prod(shape_after(estimator, code_shape))
         self.bits = units_within(bpp * math.prod(input_shape), hard) * float(hard.bits_per_unit)  # type: ignore[arg-type]
+
+    def prepare(self, data: Dataset) -> None:
+        """Look at the data, before training starts."""
 
     def encode(self, x: Tensor) -> Tensor:
         """[B, C, H, W] → what the hard function sees, [B, *code_shape]"""

@@ -80,8 +80,8 @@ def mirror(plan: Convolutions, units: int, hidden: Sequence[int], activation: st
     layers: list[nn.Module] = [mlp(sizes, activation, activate_last=True), nn.Unflatten(1, plan.out_shape)]
     steps = list(zip(pairwise(plan.channels), pairwise(plan.sides), plan.layers))[::-1]
     for (after, before), (side, small), (kernel, stride, padding) in steps:
-        missing = [n - ((s - 1) * stride - 2 * padding + kernel) for n, s in zip(side, small)]  # what rounding lost
-        layers += [nn.ConvTranspose2d(before, after, kernel, stride, padding, missing)]
+        lost = [n - ((s - 1) * stride - 2 * padding + kernel) for n, s in zip(side, small)]  # by rounding
+        layers += [nn.ConvTranspose2d(before, after, kernel, stride, padding, (lost[0], lost[1]))]
         layers += [nn.BatchNorm2d(after), make_activation(activation)]
     return nn.Sequential(*layers[:-2])
 
