@@ -14,17 +14,44 @@ from torch import Tensor
 from dab.data.dataset import Tensors
 from dab.data.files import Bytes
 from dab.data.resident import Resident, ResidentOptions
+from dab.data.shared import Shared
 from dab.keys import generator
 
 Array = TypeVar("Array", bound=NDArray[Any])
 Labels = NDArray[np.integer[Any]]
 
 
-class Images(Resident):
-    """Batches (x [B, C, H, W],) in 0..1.
+class Augmented(Shared):
+    """The bytes [B, C, H, W] of the next class in line, as floats in 0..1; whatever comes with them stays beside them.
 
     Training images may be augmented: keyed by (seed, step) and drawn for the global batch, of which every worker keeps
     its rows. Evaluation sees all splits as they are, the training set too.
+    """
+
+    crop, flip = 0, False
+
+    def batch(self, step: int) -> Tensors:
+        x, *labels = super().batch(step)
+        return (self.scaled(self._augmented(x, step) if self.crop or self.flip else x), *labels)
+
+    def batches(self, split: str) -> Iterator[Tensors]:
+        for x, *labels in super().batches(split):
+            yield (self.scaled(x), *labels)
+
+    def scaled(self, x: Tensor) -> Tensor:
+        """The bytes that are kept, as floats in 0..1."""
+        return x.float().div_(255)
+
+    def _augmented(self, x: Tensor, step: int) -> Tensor:
+        random = generator("augment", self.seed, step, device=self.device)
+        shift = torch.randint(2 * self.crop + 1, (self.batch_size, 2), generator=random, device=self.device)
+        mirrored = torch.rand(self.batch_size, generator=random, device=self.device) < (0.5 if self.flip else 0.0)
+        top, left = self.share(shift).unbind(1)
+        return windows(x, self.crop, top, left, self.share(mirrored))
+
+
+class Images(Augmented, Resident):
+    """Batches (x [B, C, H, W],) in 0..1.
 
     images      uint8 [N, C, H, W] of "train", "valid" and "test"; one byte a pixel is all that is kept
     crop        training images are shifted by up to so many pixels each way; what moves in is 0
@@ -51,25 +78,6 @@ class Images(Resident):
         super().__init__(splits, **resident)
         self.mean = self.mean.to(self.device)
         self.crop, self.flip = crop, flip
-
-    def batch(self, step: int) -> Tensors:
-        x, *labels = super().batch(step)
-        return (self.scaled(self._augmented(x, step) if self.crop or self.flip else x), *labels)
-
-    def batches(self, split: str) -> Iterator[Tensors]:
-        for x, *labels in super().batches(split):
-            yield (self.scaled(x), *labels)
-
-    def scaled(self, x: Tensor) -> Tensor:
-        """The bytes that are kept, as floats in 0..1."""
-        return x.float().div_(255)
-
-    def _augmented(self, x: Tensor, step: int) -> Tensor:
-        random = generator("augment", self.seed, step, device=self.device)
-        shift = torch.randint(2 * self.crop + 1, (self.batch_size, 2), generator=random, device=self.device)
-        mirrored = torch.rand(self.batch_size, generator=random, device=self.device) < (0.5 if self.flip else 0.0)
-        top, left = self.share(shift).unbind(1)
-        return windows(x, self.crop, top, left, self.share(mirrored))
 
 
 class LabelledImages(Images):
@@ -100,6 +108,8 @@ def windows(x: Tensor, margin: int, top: Tensor, left: Tensor, mirrored: Tensor)
 
     x: [B, C, H, W]; top, left: [B] from 0 to 2 * margin, `margin` being the image itself; mirrored: [B]
     """
+    if margin == 0:
+        return torch.where(mirrored[:, None, None, None], x.flip(3), x)
     batch, channels, height, width = x.shape
     rows = top[:, None] + torch.arange(height, device=x.device)  # [B, H]
     across = torch.arange(width, device=x.device).expand(batch, width)
