@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +19,7 @@ TIMEOUT = 30  # seconds without an answer
 
 def digest(array: Bytes) -> str:
     """The sha256 of an array's values, whatever file they came in."""
-    return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
+    return hashlib.sha256(np.ascontiguousarray(array).reshape(-1).data).hexdigest()
 
 
 def check(what: str, array: Bytes, expected: str) -> None:
@@ -26,6 +28,15 @@ def check(what: str, array: Bytes, expected: str) -> None:
             f"{what} does not hold the known data (sha256 of its values {found[:16]}..., expected {expected[:16]}...): "
             "it is damaged or something else; remove it and get it again"
         )
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Whatever a damaged file makes a parser raise, in one line."""
+    try:
+        yield
+    except Exception as error:
+        raise ValueError(f"{path} cannot be read ({error}): it is damaged; remove it and get it again") from error
 
 
 def fetch(url: str, path: Path) -> str | None:
@@ -42,12 +53,16 @@ def fetch(url: str, path: Path) -> str | None:
     return None
 
 
-def have(paths: list[Path], urls: list[str], instead: str = "") -> None:
-    """Make sure of all `paths`, each from its URL if it is missing; `instead` names files that would do as well."""
+def have(paths: list[Path], urls: list[str], instead: str = "", hint: str = "") -> None:
+    """Make sure of all `paths`, each from its URL if it is missing.
+
+    instead     names files that would do as well
+    hint        what else to do, after "put the files there"
+    """
     for path, url in zip(paths, urls):
         if not path.exists() and (failure := fetch(url, path)) is not None:
             wanted = ", ".join(p.name for p in paths)
             raise FileNotFoundError(
                 f"no data: looked in {path.parent.absolute()} for {instead}{wanted}, and the download failed "
-                f"({failure}); put the files there or set paths.data to where they are"
+                f"({failure}); put the files there{', ' * bool(hint)}{hint}; or set paths.data to where they are"
             )

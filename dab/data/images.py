@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar, Unpack
 
 import numpy as np
@@ -61,7 +61,7 @@ class Images(Augmented, Resident):
     def __init__(
         self,
         images: dict[str, Bytes],
-        labels: dict[str, Labels] | None = None,
+        labels: Mapping[str, Labels] | None = None,
         crop: int = 0,
         flip: bool = False,
         **resident: Unpack[ResidentOptions],
@@ -72,7 +72,7 @@ class Images(Augmented, Resident):
             if pixels.dtype != np.uint8 or pixels.ndim != 4:
                 raise ValueError(f"images must be uint8 [N, C, H, W], {name} is {pixels.dtype} {list(pixels.shape)}")
         splits: dict[str, Tensors] = {name: (_tensor(pixels),) for name, pixels in images.items()}
-        self.mean = splits["train"][0].float().mean(0) / 255  # [C, H, W]
+        self.mean = _mean(splits["train"][0]) / 255  # [C, H, W]
         if labels is not None:
             splits = {name: (x, _tensor(labels[name]).long()) for name, (x,) in splits.items()}
         super().__init__(splits, **resident)
@@ -86,7 +86,7 @@ class LabelledImages(Images):
     def __init__(
         self,
         images: dict[str, Bytes],
-        labels: dict[str, Labels],
+        labels: Mapping[str, Labels],
         classes: int,
         crop: int = 0,
         flip: bool = False,
@@ -122,6 +122,17 @@ def windows(x: Tensor, margin: int, top: Tensor, left: Tensor, mirrored: Tensor)
 def permuted(array: Array, name: str) -> Array:
     """In an order that is fixed for ever, to split by; images and labels of one name stay together."""
     return array[torch.randperm(len(array), generator=generator("split", name)).numpy()]
+
+
+def with_valid(train: Array, test: Array, name: str, size: int) -> dict[str, Array]:
+    """Three splits of two: `size` samples of the training set, the same ones for ever, are the validation set."""
+    order = permuted(train, name)
+    return {"train": order[:-size], "valid": order[-size:], "test": test}  # type: ignore[dict-item]
+
+
+def _mean(x: Tensor) -> Tensor:
+    """Over the first dimension, of bytes; in parts, since all of CIFAR10 in floats takes half a gigabyte."""
+    return torch.stack([part.float().sum(0) for part in x.split(1024)]).sum(0) / len(x)
 
 
 def _tensor(array: NDArray[Any]) -> Tensor:
