@@ -39,9 +39,6 @@ class ImageNet(Augmented, Streamed):
     prefetch        batches that are decoded ahead
     """
 
-    # What the numbers do not depend on.
-    elsewhere = ("cache", "decoders", "prefetch")
-
     def __init__(
         self,
         folder: str | Path,

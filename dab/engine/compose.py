@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from dab.engine.config import ConfigError, allowed, first_line, omegaconf_line, plain
-from dab.engine.run import ELSEWHERE, TRAINER_ELSEWHERE
+from dab.engine.run import ELSEWHERE, OPTIONS_ELSEWHERE
 from dab.engine.targets import locate, takes
 from dab.estimators.why_not import has_hard
 
@@ -114,8 +114,8 @@ def _composed(_search_path: str, config_name: str, overrides: tuple[str, ...]) -
 def _tells(key: str) -> bool:
     """Whether an override belongs to a run's name: it says more than which experiment, seed and scale, and where."""
     part, _, option = key.partition(".")
-    if part == "trainer":
-        return option not in TRAINER_ELSEWHERE
+    if option in OPTIONS_ELSEWHERE.get(part, ()):
+        return False
     return part not in ("experiment", "scale", "seed", *ELSEWHERE) or part == "budget"
 
 

@@ -21,7 +21,10 @@ from dab.estimators.why_not import draws_itself
 SCHEMA_VERSION = 1
 
 # What a run's numbers do not depend on: where it runs, how it is logged, where it is kept.
-TRAINER_ELSEWHERE = ("device", "devices", "threads", "log_every", "save_every")
+OPTIONS_ELSEWHERE = {
+    "trainer": ("device", "devices", "threads", "log_every", "save_every"),
+    "data": ("cache", "decoders", "prefetch"),
+}
 ELSEWHERE = ("paths", "logger", "dry_run", "force", "budget", "label")
 
 
@@ -35,12 +38,14 @@ def defining(config: dict[str, Any]) -> dict[str, Any]:
     Options that stand at their default are left out, so that a new option does not turn old runs into strangers.
     """
     part = {k: v for k, v in config.items() if k not in ELSEWHERE}
-    trainer = {k: v for k, v in config["trainer"].items() if k not in TRAINER_ELSEWHERE}
+    for name, elsewhere in OPTIONS_ELSEWHERE.items():
+        part[name] = {k: v for k, v in config[name].items() if k not in elsewhere}
+    trainer = part["trainer"]
     if trainer["clip_norm"] is None:
         trainer.pop("clip_apart", None)
     part["trainer"] = _without_defaults(trainer, inspect.signature(TrainerSchema))
     for name in COMPONENTS:
-        part[name] = _without_defaults(config[name], inspect.signature(locate(name, config[name])))
+        part[name] = _without_defaults(part[name], inspect.signature(locate(name, config[name])))
     for unused in ("approximator", "hard"):
         if not takes("estimator", config["estimator"], unused) and not _drawn(config, unused):
             part.pop(unused)
