@@ -1,0 +1,220 @@
+"""The representation study: images through codes of a given size, every way of training them at equal bits."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from experiments import tables
+from experiments.blocks import Bullets, Heading, Part, Table, Text, part
+from experiments.figures import Lines, across, shown
+from experiments.results import Metric, Results, ranked
+from experiments.statistics import PAIRED_RULE, compare_paired
+from experiments.study import Cell, Study, grid, once, pick
+
+SHRINK, UPSAMPLED = Metric("test/msssim_shrink", digits=4), Metric("test/msssim_upsampled", digits=4)
+PROBE, BEFORE = Metric("test/probe", 100), Metric("test/probe_before", 100)
+NEAR, PSNR = Metric("test/knn", 100), Metric("test/psnr")
+HEADLINE = {"MS-SSIM, `shrink`": SHRINK, "linear probe, %": PROBE}
+SEEDS = (0, 1, 2)
+BPP = (0.025, 0.05, 0.1, 0.2, 0.3)
+AT = {f"bpp{bpp}": f"model.bpp={bpp}" for bpp in BPP}
+MIDDLE = "bpp0.1"
+
+# What each row is called, and its command but for the data, the size and the seed. Codes that are drawn are read at
+# their most likely value: the code of an image is one, whatever trained it.
+BERNOULLI = "hard=bernoulli hard.evaluate=threshold"
+CATEGORICAL = "hard=categorical hard.evaluate=mode"
+ELBO = "task.kl=1"
+GUMBEL_B, GUMBEL_C = "Gumbel, Bernoulli", "Gumbel, 8-way"
+DENSE = ("DAB-Signum", "DAB-Binary", "DAB-Bernoulli")
+MATCHED = ("Matched, signum", "Matched, binary", "Matched, Bernoulli")
+FITTED = ("Fitted, signum", "Fitted, binary", "Fitted, Bernoulli")
+STRAIGHT = ("Straight-through, signum", "Straight-through, binary", "Straight-through, Bernoulli")
+HARD = ("hard=signum", "hard=binary", BERNOULLI)
+PRINTED = {
+    **dict(zip(DENSE, HARD)),
+    f"{GUMBEL_B}, ELBO": f"{BERNOULLI} estimator=gumbel {ELBO}",
+    f"{GUMBEL_C}, ELBO": f"{CATEGORICAL} estimator=gumbel {ELBO}",
+}
+FAIR = {
+    GUMBEL_B: f"{BERNOULLI} estimator=gumbel",
+    GUMBEL_C: f"{CATEGORICAL} estimator=gumbel",
+    f"Straight-through {GUMBEL_B}": f"{BERNOULLI} estimator=st_gumbel",
+    **{row: f"{hard} approximator=matched" for row, hard in zip(MATCHED, HARD)},
+    **{row: f"{hard} estimator=straight_through" for row, hard in zip(STRAIGHT, HARD)},
+    **{row: f"{hard} estimator=fitted approximator=elementwise" for row, hard in zip(FITTED, HARD)},
+    "ReinMax": f"{BERNOULLI} estimator=reinmax",
+    "REBAR": f"{BERNOULLI} estimator=rebar",
+}
+UNTRAINED = "estimator=straight_through model=linear_code task.likelihood=gaussian trainer.steps=1 optimizer.lr=0"
+SIGN = "hard=binary hard.reference=zero"
+THRESHOLD, PCA = "Threshold", "PCA + sign"
+FLOORS = {
+    THRESHOLD: f"{UNTRAINED} model.kind=downsampled hard=threshold",
+    PCA: f"{UNTRAINED} model.kind=pca {SIGN}",
+    "Random directions + sign": f"{UNTRAINED} model.kind=random {SIGN}",
+}
+ROWS = {**PRINTED, **FAIR}
+GUMBEL = (f"{GUMBEL_B}, ELBO", f"{GUMBEL_C}, ELBO", GUMBEL_B, GUMBEL_C, f"Straight-through {GUMBEL_B}")
+BRIDGES = (*DENSE, *MATCHED, *FITTED)
+STRONGEST = (*MATCHED, GUMBEL_B, f"Straight-through {GUMBEL_B}", STRAIGHT[2])  # over all sizes, beside the paper's rows
+
+# The search, the same for all: two learning rates and two values of the row's own knob, one seed, the middle size,
+# fewer steps, by validation. What it chose is TUNED; a test compares the two.
+RATES = ("optimizer.lr=1e-3", "optimizer.lr=3e-3")
+KNOBS = {
+    "approximator=matched": ("approximator.cap=2", "approximator.cap=4"),
+    "estimator=fitted": ("estimator.lr=1e-3", "estimator.lr=3e-3"),
+    "estimator=gumbel": ("estimator.temperature_end=0.3", "estimator.temperature_end=0.7"),
+    "estimator=st_gumbel": ("estimator.temperature=0.5", "estimator.temperature=1"),
+    "estimator=straight_through": ("trainer.clip_norm=null", "trainer.clip_norm=100"),
+    "estimator=reinmax": ("estimator.temperature=1", "estimator.temperature=1.5"),
+    "estimator=rebar": ("trainer.control_lr_scale=1", "trainer.control_lr_scale=10"),
+    "": ("estimator.gamma=1", "estimator.gamma=10"),
+}
+SHORT = "budget.cpu.steps=1000 task.probes=false"
+TUNED: dict[str, str] = {}
+
+FASHION, CIFAR = "experiment=representation/fashion_mnist", "experiment=representation/cifar10"
+
+
+def candidates(row: str) -> list[str]:
+    """What the search tries for a row."""
+    knob = next(values for words, values in KNOBS.items() if words in ROWS[row])
+    return [" ".join(pair) for pair in product(RATES, knob)]
+
+
+def commands(rows: dict[str, str], data: str) -> dict[str, str]:
+    return {row: f"{data} {words} {TUNED.get(row, '')}" for row, words in rows.items()}
+
+
+def cells(scale: str) -> list[Cell]:
+    """In the order they are worth running."""
+    fashion = commands({**FLOORS, **ROWS}, FASHION)
+    if scale == "smoke":
+        some = pick(AT, "bpp0.1", "bpp0.3")
+        few = pick(fashion, PCA, DENSE[1], MATCHED[1], GUMBEL_B, f"{GUMBEL_C}, ELBO")
+        return [*grid(few, some, (0,)), *grid(pick(few, DENSE[1]), some, (1,))]
+    across_sizes = pick(fashion, *PRINTED, *STRONGEST)
+    return once(
+        grid(pick(fashion, *FLOORS), AT, (0,)),
+        grid(fashion, pick(AT, MIDDLE), (0,)),
+        grid(across_sizes, AT, (0,)),
+        grid(fashion, pick(AT, MIDDLE), SEEDS[1:]),
+        grid(across_sizes, AT, SEEDS[1:]),
+    )
+
+
+def searched(scale: str) -> list[Cell]:
+    """The cells of the search."""
+    if scale == "smoke":
+        return []
+    size = f"{AT[MIDDLE]} {SHORT}"
+    return [
+        Cell(row, f"try{number}", 0, tuple(f"{FASHION} {words} {size} {tried}".split()))
+        for row, words in ROWS.items()
+        for number, tried in enumerate(candidates(row))
+    ]
+
+
+INTRODUCTION = (
+    "FashionMNIST through a discrete code of `bpp` bits for each of its 784 pixels and nothing beside it; one reduced "
+    "convolution stack, 55,000 training images, equal steps, bits and reconstruction loss for all rows. **MS-SSIM** of "
+    "10,000 test images after the code, in the authors' definition (`shrink`) and upsampled to 176 pixels; **probe**: "
+    "a linear classifier on the frozen codes, **before**: on what the hard function saw; **kNN**: 20 neighbours; **at "
+    "most**: a bound on the entropy of the whole code, in bits (a tree of pairs, fitted to half of the codes). Mean "
+    "± standard deviation (seeds). Rows marked *ELBO* also pay the KL to uniform codes, as the paper's Gumbel rows do. "
+    "*Threshold*, *PCA* and *random directions* are not trained: a smaller image, and signs of linear measurements, "
+    "with the best linear decoder."
+)
+TABLE = [
+    tables.ROW,
+    tables.measured("MS-SSIM, shrink", SHRINK),
+    tables.measured("upsampled", UPSAMPLED),
+    tables.measured("probe, %", PROBE),
+    tables.mean("before, %", BEFORE),
+    tables.mean("kNN, %", NEAR),
+    tables.mean("PSNR", PSNR),
+    tables.mean("bits", Metric("test/nominal_bits", digits=1)),
+    tables.mean("at most", Metric("test/at_most_bits", digits=1)),
+    tables.mean("dead", Metric("test/dead_units", digits=0)),
+    tables.TIME,
+    tables.COMMAND,
+]
+
+
+def render(results: Results) -> list[Part]:
+    if not any(results):
+        return []
+    parts: list[Part] = [[Heading("Representations", level=1), Text(INTRODUCTION)]]
+    caption = "Codes of 0.1 bits a pixel, FashionMNIST"
+    table = tables.row_table(results.column(MIDDLE), TABLE, caption, file="representation")
+    parts.append([Heading("FashionMNIST at 0.1 bits a pixel"), table])
+    return [*parts, sizes(results), verdicts(results)]
+
+
+def sizes(results: Results) -> Part:
+    """The paper's figure: both metrics over the size of the code."""
+    rows = [*PRINTED, *STRONGEST, *FLOORS]
+    drawn: Part = []
+    for (label, metric), name in zip(HEADLINE.items(), ("msssim", "probe")):
+        series = {row: across({bpp: results.at(row, f"bpp{bpp}") for bpp in BPP}, metric) for row in rows}
+        alt = f"{label.replace('`', '')} against bits per pixel"
+        drawn += shown(Lines(f"representation_{name}", alt, "FashionMNIST", "bits per pixel", label, series))
+    return [Heading("Over the size of the code"), *drawn] if drawn else []
+
+
+def verdicts(results: Results) -> Part:
+    """Is some bridge ahead of every Gumbel row, and how far is the best row above the floor?"""
+    lines, above = [], []
+    for bpp, (label, metric) in product(BPP, HEADLINE.items()):
+        bridges, rivals = (results.among(rows, f"bpp{bpp}") for rows in (BRIDGES, GUMBEL))
+        if not bridges or not rivals:
+            continue
+        best, rival = (ranked(places, metric)[0] for places in (bridges, rivals))
+        lines.append(
+            [
+                f"{bpp}",
+                label,
+                best.row,
+                rival.row,
+                compare_paired(best.sample(metric), rival.sample(metric), metric.digits),
+            ]
+        )
+        if floor := results.at(PCA, f"bpp{bpp}"):
+            top = ranked([*bridges, *rivals], metric)[0]
+            gain = top.sample(metric).mean - floor.sample(metric).mean
+            above.append(f"{bpp} bits a pixel, {label}: {top.row} is {gain:.{metric.digits}f} above {PCA}.")
+    head = ("bpp", "metric", "best bridge", "best Gumbel row", "the bridge is")
+    return part(Heading("Is a bridge ahead of Gumbel?"), Text(PAIRED_RULE), Table(head, lines), Bullets(above))
+
+
+def headline(results: Results) -> Table:
+    """The best bridge, the best Gumbel row and the floor, at 0.1 bits a pixel."""
+    best = [ranked(results.among(rows, MIDDLE), PROBE)[:1] for rows in (BRIDGES, GUMBEL)]
+    places = [place for found in [*best, results.among((PCA,), MIDDLE)] for place in found]
+    labelled = {place.name: place for place in places}
+    columns = [tables.measured(label, metric) for label, metric in HEADLINE.items()]
+    return tables.headline("FashionMNIST, 78 bits an image", labelled, *columns)
+
+
+def render_search(results: Results) -> list[Part]:
+    """What was tried for each row, and what was chosen."""
+    lines = []
+    for row in ROWS:
+        tried = {number: results.at(row, f"try{number}") for number in range(len(candidates(row)))}
+        measured = {n: place.selected().mean for n, place in tried.items() if place}
+        if measured:
+            chosen = min(measured, key=lambda n: measured[n])
+            values = [f"{measured[n]:.2f}" if n in measured else "–" for n in tried]
+            lines.append([row, *values, f"`{candidates(row)[chosen]}`"])
+    head = ("row", "1e-3, first", "1e-3, second", "3e-3, first", "3e-3, second", "chosen")
+    text = (
+        "Validation reconstruction in nats (lower is better) after 1,000 steps at 0.1 bits a pixel, one seed: two "
+        "learning rates and two values of the row's own knob for every row."
+    )
+    return [part(Heading("Representations: the search"), Text(text), Table(head, lines))]
+
+
+STUDY = Study("representation", cells, render, headline)
+SEARCH = Study("representation/search", searched, render_search, lambda results: Table((), ()))
