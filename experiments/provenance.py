@@ -28,7 +28,7 @@ def _stamps(provenance: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def statement(results: Mapping[str, Results]) -> Part:
     """How many of each study's records are not clean."""
-    records = {name: of_study.records() for name, of_study in results.items()}
+    records = {name: found for name, of_study in results.items() if (found := of_study.records())}
     unclean = [f"{name} {sum(not is_clean(r) for r in found)} of {len(found)}" for name, found in records.items()]
     old = sum(not knows_its_start(record) for found in records.values() for record in found)
     text = (

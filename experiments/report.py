@@ -32,7 +32,7 @@ def sections(results: Mapping[str, Results]) -> list[Section]:
 
 
 def page(sections: list[Section]) -> str:
-    return HEAD + "\n".join(map(markdown, sections))
+    return HEAD + "\n".join(markdown(section) for section in sections if any(section))
 
 
 def blocks(sections: list[Section]) -> list[Block]:
