@@ -1,4 +1,4 @@
-"""Datasets that live on the device.
+"""Datasets that live on the device, and one that is read while the network trains.
 
 A dataset is built with `seed, batch_size, eval_batch_size, steps, device, rank, world` and offers
 
@@ -9,5 +9,6 @@ A dataset is built with `seed, batch_size, eval_batch_size, steps, device, rank,
     data.classes         where there are labels: batches are (x, labels)
 
 as `dab.data.dataset` says in full. One whose signature has `folder` is also told where files are looked for and kept
-(`paths.data`). For images, `dab.data.images` has all but the reading of files.
+(`paths.data`). For images, `dab.data.images` has all but the reading of files; where they are too many to hold,
+`dab.data.streamed` reads them ahead.
 """

@@ -12,7 +12,7 @@ from dab.data.image_cache import ImageCache
 
 # torchvision.datasets.ImageFolder's, and the formats they stand for. Pillow knows others; some start programs.
 ENDINGS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
-FORMATS = ("JPEG", "PNG", "PPM", "BMP", "TIFF", "WEBP", "MPO", "GIF")
+FORMATS = ("JPEG", "PNG", "PPM", "BMP", "TIFF", "WEBP", "GIF")
 
 
 def photos_by_class(folder: Path) -> dict[str, list[str]]:

@@ -42,6 +42,7 @@ class Reader:
         device: torch.device,
     ):
         self.read, self.shape, self.unreadable, self.device = read, shape, unreadable, device
+        self._pinned = device.type == "cuda"  # so that copies to the device need not be waited for
         self._threads = ThreadPoolExecutor(decoders, "decode")
 
     def ahead(self, samples: Samples, batches: Iterable[Tensor], prefetch: int) -> Iterator[Tensors]:
@@ -60,12 +61,14 @@ class Reader:
                     label.cancel()
 
     def _start(self, samples: Samples, rows: list[int]) -> tuple[Tensor, list[Future[int]]]:
-        x = torch.empty(len(rows), *self.shape, dtype=torch.uint8, pin_memory=self.device.type == "cuda")
+        x = torch.empty(len(rows), *self.shape, dtype=torch.uint8, pin_memory=self._pinned)
         return x, [self._threads.submit(self._sample, samples, row, into) for row, into in zip(rows, x.numpy())]
 
     def _finished(self, x: Tensor, labels: list[Future[int]]) -> Tensors:
-        known = torch.tensor([label.result() for label in labels])  # with the last one x is full
-        return x.to(self.device, non_blocking=True), known.to(self.device)
+        known = torch.tensor(
+            [label.result() for label in labels], pin_memory=self._pinned
+        )  # with the last one x is full
+        return x.to(self.device, non_blocking=True), known.to(self.device, non_blocking=True)
 
     def _sample(self, samples: Samples, row: int, into: Bytes) -> int:
         """The sample of a row, or the next readable one: always the same. Returns its label."""

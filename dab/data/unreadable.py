@@ -22,7 +22,7 @@ class Unreadable:
         self._lock = threading.Lock()
 
     def note(self, name: str, error: Exception) -> None:
-        reason = " ".join(str(error).split()) or type(error).__name__
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
         if self.policy == "error":
             raise ValueError(f"{name} cannot be read ({reason}): repair or remove it, or set data.bad=skip") from error
         with self._lock:
