@@ -9,7 +9,7 @@ JOBS ?= 2
 .DEFAULT_GOAL := help
 SCALE ?= cpu
 
-.PHONY: help install train test test-all lint bench figure-bridge figure-toy-variance clean reproduce-table-sorting reproduce-figure-ponder reproduce-table-binarized status
+.PHONY: help install train test test-all lint bench figure-bridge figure-toy-variance clean reproduce-table-sorting reproduce-figure-ponder reproduce-table-binarized reproduce-figure-bpp reproduce-search-bpp reproduce-table-imagenet status
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-24s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,16 @@ reproduce-figure-ponder: $(READY) ## The same for the ponder figure alone
 
 reproduce-table-binarized: $(READY) ## Run what the density study misses, then render its table [SCALE=smoke|cpu|paper JOBS=n ARGS=--only-dirty]
 	$(PY) -m experiments binarized --scale $(SCALE) --jobs $(JOBS) $(ARGS)
+
+DATASET ?= fashion_mnist
+reproduce-figure-bpp: $(READY) ## Codes of every size: run what the study misses, then render [DATASET=fashion_mnist|cifar10 SCALE=... JOBS=n]
+	$(PY) -m experiments representation/$(DATASET) --scale $(SCALE) --jobs $(JOBS) $(ARGS)
+
+reproduce-search-bpp: $(READY) ## The search behind it: learning rates and knobs of every row, by validation
+	$(PY) -m experiments representation/search --scale $(SCALE) --jobs $(JOBS) $(ARGS)
+
+reproduce-table-imagenet: $(READY) ## The paper's ImageNet table [SCALE=smoke|paper; paper needs GPUs and paths.data]
+	$(PY) -m experiments imagenet --scale $(SCALE) --jobs $(JOBS) $(ARGS)
 
 STUDY ?= sorting
 status: $(READY) ## What of a study is done, running, failed or missing [STUDY=sorting|binarized SCALE=...]

@@ -22,6 +22,10 @@ def main() -> int:
     arguments = parser.parse_args()
     study, scale = report.STUDIES[arguments.study], arguments.scale
     cells = [cell for cell in study.cells(scale) if arguments.only in cell.id]
+    if not cells:
+        print(
+            f"{arguments.study} has no cells at scale={scale}" + (f" named {arguments.only}" if arguments.only else "")
+        )
     if arguments.status:
         from experiments.campaign import status  # here and below: it needs the engine, rendering does not
 

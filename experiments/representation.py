@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
 from itertools import product
 
 from experiments import tables
@@ -72,10 +74,57 @@ KNOBS = {
     "estimator=rebar": ("trainer.control_lr_scale=1", "trainer.control_lr_scale=10"),
     "": ("estimator.gamma=1", "estimator.gamma=10"),
 }
-SHORT = "budget.cpu.steps=1000 task.probes=false"
+SHORT = "budget.cpu.steps=500 task.probes=false"
 TUNED: dict[str, str] = {}
 
-FASHION, CIFAR = "experiment=representation/fashion_mnist", "experiment=representation/cifar10"
+
+@dataclass(frozen=True)
+class Images:
+    """A dataset of the study: what is run on it, and at which sizes of the code."""
+
+    name: str
+    title: str
+    sizes: tuple[float, ...]
+    seeds: tuple[int, ...]
+    rows: tuple[str, ...]  # at every size
+    more: str = ""  # words of the command line
+    middle: tuple[str, ...] = ()  # further rows at the middle size
+
+    @property
+    def commands(self) -> dict[str, str]:
+        base = f"experiment=representation/{self.name} {self.more}"
+        return {row: f"{base} {words} {TUNED.get(row, '')}" for row, words in {**FLOORS, **ROWS}.items()}
+
+    @property
+    def columns(self) -> dict[str, str]:
+        return pick(AT, *(f"bpp{size}" for size in self.sizes))
+
+    def cells(self, scale: str) -> list[Cell]:
+        """In the order they are worth running."""
+        if scale == "smoke":
+            few = pick(self.commands, PCA, DENSE[1], MATCHED[1], GUMBEL_B, f"{GUMBEL_C}, ELBO")
+            columns = pick(AT, MIDDLE, "bpp0.3")
+            return [*grid(few, columns, (0,)), *grid(pick(few, DENSE[1]), columns, (1,))]
+        first, rest, middle = self.seeds[:1], self.seeds[1:], pick(AT, MIDDLE)
+        everywhere, there = pick(self.commands, *self.rows), pick(self.commands, *self.rows, *self.middle)
+        return once(
+            grid(pick(self.commands, *FLOORS), self.columns, first),
+            grid(there, middle, first),
+            grid(everywhere, self.columns, first),
+            grid(there, middle, rest),
+            grid(everywhere, self.columns, rest),
+        )
+
+
+FASHION = Images(
+    "fashion_mnist",
+    "FashionMNIST",
+    BPP,
+    SEEDS,
+    (*PRINTED, *STRONGEST),
+    middle=tuple(row for row in FAIR if row not in STRONGEST),
+)
+CIFAR = Images("cifar10", "CIFAR10", (0.1,), SEEDS[:2], (*PRINTED, *STRONGEST))
 
 
 def candidates(row: str) -> list[str]:
@@ -84,48 +133,27 @@ def candidates(row: str) -> list[str]:
     return [" ".join(pair) for pair in product(RATES, knob)]
 
 
-def commands(rows: dict[str, str], data: str) -> dict[str, str]:
-    return {row: f"{data} {words} {TUNED.get(row, '')}" for row, words in rows.items()}
-
-
-def cells(scale: str) -> list[Cell]:
-    """In the order they are worth running."""
-    fashion = commands({**FLOORS, **ROWS}, FASHION)
-    if scale == "smoke":
-        some = pick(AT, "bpp0.1", "bpp0.3")
-        few = pick(fashion, PCA, DENSE[1], MATCHED[1], GUMBEL_B, f"{GUMBEL_C}, ELBO")
-        return [*grid(few, some, (0,)), *grid(pick(few, DENSE[1]), some, (1,))]
-    across_sizes = pick(fashion, *PRINTED, *STRONGEST)
-    return once(
-        grid(pick(fashion, *FLOORS), AT, (0,)),
-        grid(fashion, pick(AT, MIDDLE), (0,)),
-        grid(across_sizes, AT, (0,)),
-        grid(fashion, pick(AT, MIDDLE), SEEDS[1:]),
-        grid(across_sizes, AT, SEEDS[1:]),
-    )
-
-
 def searched(scale: str) -> list[Cell]:
     """The cells of the search."""
     if scale == "smoke":
         return []
-    size = f"{AT[MIDDLE]} {SHORT}"
     return [
-        Cell(row, f"try{number}", 0, tuple(f"{FASHION} {words} {size} {tried}".split()))
+        Cell(row, f"try{number}", 0, tuple(f"experiment=representation/fashion_mnist {words} {size} {tried}".split()))
+        for size in [f"{AT[MIDDLE]} {SHORT}"]
         for row, words in ROWS.items()
         for number, tried in enumerate(candidates(row))
     ]
 
 
 INTRODUCTION = (
-    "FashionMNIST through a discrete code of `bpp` bits for each of its 784 pixels and nothing beside it; one reduced "
-    "convolution stack, 55,000 training images, equal steps, bits and reconstruction loss for all rows. **MS-SSIM** of "
-    "10,000 test images after the code, in the authors' definition (`shrink`) and upsampled to 176 pixels; **probe**: "
-    "a linear classifier on the frozen codes, **before**: on what the hard function saw; **kNN**: 20 neighbours; **at "
-    "most**: a bound on the entropy of the whole code, in bits (a tree of pairs, fitted to half of the codes). Mean "
-    "± standard deviation (seeds). Rows marked *ELBO* also pay the KL to uniform codes, as the paper's Gumbel rows do. "
-    "*Threshold*, *PCA* and *random directions* are not trained: a smaller image, and signs of linear measurements, "
-    "with the best linear decoder."
+    "Images through a discrete code of `bpp` bits for each pixel of each channel and nothing beside it; one reduced "
+    "convolution stack, equal steps, bits and reconstruction loss for all rows. **MS-SSIM** of 10,000 test images after "
+    "the code, in the authors' definition (`shrink`) and upsampled to 176 pixels; **probe**: a linear classifier on the "
+    "frozen codes, **before**: on what the hard function saw; **kNN**: 20 neighbours; **at most**: a bound on the "
+    "entropy of the whole code, in bits (a tree of pairs, fitted to half of the codes). Mean ± standard deviation "
+    "(seeds). Rows marked *ELBO* also pay the KL to uniform codes, as the paper's Gumbel rows do. *Threshold*, *PCA* "
+    "and *random directions* are not trained: a smaller image, and signs of linear measurements, with the best linear "
+    "decoder. Learning rate and one knob of every row were chosen on validation by the same small search."
 )
 TABLE = [
     tables.ROW,
@@ -143,44 +171,39 @@ TABLE = [
 ]
 
 
-def render(results: Results) -> list[Part]:
+def render(images: Images, results: Results) -> list[Part]:
     if not any(results):
         return []
-    parts: list[Part] = [[Heading("Representations", level=1), Text(INTRODUCTION)]]
-    caption = "Codes of 0.1 bits a pixel, FashionMNIST"
-    table = tables.row_table(results.column(MIDDLE), TABLE, caption, file="representation")
-    parts.append([Heading("FashionMNIST at 0.1 bits a pixel"), table])
-    return [*parts, sizes(results), verdicts(results)]
+    opening: Part = [Heading(f"Representations: {images.title}", level=1)]
+    caption = f"Codes of 0.1 bits a pixel, {images.title}"
+    table = tables.row_table(results.column(MIDDLE), TABLE, caption, file=f"representation_{images.name}")
+    if images is FASHION:
+        opening.append(Text(INTRODUCTION))
+    parts = [opening, [Heading(f"{images.title} at 0.1 bits a pixel"), table]]
+    return [*parts, sizes(images, results), verdicts(images, results)]
 
 
-def sizes(results: Results) -> Part:
+def sizes(images: Images, results: Results) -> Part:
     """The paper's figure: both metrics over the size of the code."""
-    rows = [*PRINTED, *STRONGEST, *FLOORS]
     drawn: Part = []
     for (label, metric), name in zip(HEADLINE.items(), ("msssim", "probe")):
-        series = {row: across({bpp: results.at(row, f"bpp{bpp}") for bpp in BPP}, metric) for row in rows}
-        alt = f"{label.replace('`', '')} against bits per pixel"
-        drawn += shown(Lines(f"representation_{name}", alt, "FashionMNIST", "bits per pixel", label, series))
+        rows = (*images.rows, *FLOORS)
+        series = {row: across({b: results.at(row, f"bpp{b}") for b in images.sizes}, metric) for row in rows}
+        alt, ylabel = f"{label.replace('`', '')} against bits per pixel", label.replace("`", "")
+        drawn += shown(Lines(f"{images.name}_{name}", alt, images.title, "bits per pixel", ylabel, series))
     return [Heading("Over the size of the code"), *drawn] if drawn else []
 
 
-def verdicts(results: Results) -> Part:
+def verdicts(images: Images, results: Results) -> Part:
     """Is some bridge ahead of every Gumbel row, and how far is the best row above the floor?"""
     lines, above = [], []
-    for bpp, (label, metric) in product(BPP, HEADLINE.items()):
+    for bpp, (label, metric) in product(images.sizes, HEADLINE.items()):
         bridges, rivals = (results.among(rows, f"bpp{bpp}") for rows in (BRIDGES, GUMBEL))
         if not bridges or not rivals:
             continue
         best, rival = (ranked(places, metric)[0] for places in (bridges, rivals))
-        lines.append(
-            [
-                f"{bpp}",
-                label,
-                best.row,
-                rival.row,
-                compare_paired(best.sample(metric), rival.sample(metric), metric.digits),
-            ]
-        )
+        is_ahead = compare_paired(best.sample(metric), rival.sample(metric), metric.digits)
+        lines.append([f"{bpp}", label, best.row, rival.row, is_ahead])
         if floor := results.at(PCA, f"bpp{bpp}"):
             top = ranked([*bridges, *rivals], metric)[0]
             gain = top.sample(metric).mean - floor.sample(metric).mean
@@ -189,13 +212,12 @@ def verdicts(results: Results) -> Part:
     return part(Heading("Is a bridge ahead of Gumbel?"), Text(PAIRED_RULE), Table(head, lines), Bullets(above))
 
 
-def headline(results: Results) -> Table:
+def headline(images: Images, results: Results) -> Table:
     """The best bridge, the best Gumbel row and the floor, at 0.1 bits a pixel."""
     best = [ranked(results.among(rows, MIDDLE), PROBE)[:1] for rows in (BRIDGES, GUMBEL)]
     places = [place for found in [*best, results.among((PCA,), MIDDLE)] for place in found]
-    labelled = {place.name: place for place in places}
     columns = [tables.measured(label, metric) for label, metric in HEADLINE.items()]
-    return tables.headline("FashionMNIST, 78 bits an image", labelled, *columns)
+    return tables.headline(f"{images.title}, 0.1 bits a pixel", {place.name: place for place in places}, *columns)
 
 
 def render_search(results: Results) -> list[Part]:
@@ -210,11 +232,16 @@ def render_search(results: Results) -> list[Part]:
             lines.append([row, *values, f"`{candidates(row)[chosen]}`"])
     head = ("row", "1e-3, first", "1e-3, second", "3e-3, first", "3e-3, second", "chosen")
     text = (
-        "Validation reconstruction in nats (lower is better) after 1,000 steps at 0.1 bits a pixel, one seed: two "
+        "Validation reconstruction in nats (lower is better) after 500 steps at 0.1 bits a pixel, one seed: two "
         "learning rates and two values of the row's own knob for every row."
     )
     return [part(Heading("Representations: the search"), Text(text), Table(head, lines))]
 
 
-STUDY = Study("representation", cells, render, headline)
+def study(images: Images) -> Study:
+    name = f"representation/{images.name}"
+    return Study(name, images.cells, partial(render, images), partial(headline, images))
+
+
 SEARCH = Study("representation/search", searched, render_search, lambda results: Table((), ()))
+STUDIES = (study(FASHION), study(CIFAR), SEARCH)

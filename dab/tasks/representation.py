@@ -40,9 +40,9 @@ class Seen(NamedTuple):
 class RepresentationTask(Task):
     """Minimises -log p(x | code) + the estimator's penalty + kl · KL[q(code | x) || uniform].
 
-    Metrics of a split: reconstruction (-log p(x | code) in nats; selects the weights), and at the end of a run psnr and
-    MS-SSIM, in the definitions that dab.metrics.images names: msssim_shrink and msssim_upsampled for small images,
-    msssim for others. At the end also, on a linear classifier and on neighbours:
+    Metrics of a split: reconstruction (-log p(x | code) in nats; selects the weights), and at the end of a run psnr. On
+    test MS-SSIM too, in the definitions that dab.metrics.images names: msssim_shrink and msssim_upsampled for small
+    images, msssim for others. At the end also, by a linear classifier and by neighbours:
 
         probe             accuracy of a linear probe on the code; probe_before on what the hard function saw
         knn               accuracy of the 20 nearest neighbours by the code
@@ -124,10 +124,12 @@ class RepresentationTask(Task):
     def measure_final(self, batch: tuple[Tensor, ...], split: str) -> dict[str, Tensor]:
         x = batch[0]
         decoded, _ = self.model(x)
-        image, large = self.pixels(decoded), min(x.shape[-2:]) >= STANDARD_SIDE
-        definitions = [msssim] if large else [msssim_shrink, msssim_upsampled]
-        similar = {definition.__name__: definition(image, x) for definition in definitions}
-        return {"reconstruction": self.cost(decoded, x), "psnr": psnr(image, x), **similar}
+        image = self.pixels(decoded)
+        values = {"reconstruction": self.cost(decoded, x), "psnr": psnr(image, x)}
+        if split != "test":
+            return values
+        definitions = [msssim] if min(x.shape[-2:]) >= STANDARD_SIDE else [msssim_shrink, msssim_upsampled]
+        return {**values, **{definition.__name__: definition(image, x) for definition in definitions}}
 
     @torch.no_grad()
     def examine(self, data: Dataset, workers: Workers) -> dict[str, float]:
