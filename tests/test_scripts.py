@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from dab.engine.launch import launch
@@ -74,6 +75,11 @@ def test_bench_compares_two_steps_of_the_same_products() -> None:
     with FlopCounterMode(display=False) as by_hand:
         bench.plain_vae()()
     assert ours.get_total_flops() == by_hand.get_total_flops() > 0
+
+
+def test_bench_times_what_examines_a_run() -> None:
+    times = bench.measure_metrics(torch.get_num_threads(), codes=200, units=9, images=20)
+    assert len(times) == 5 and all(value > 0 for value in times.values())
 
 
 def test_install_script_is_valid_shell() -> None:

@@ -95,7 +95,7 @@ def checked(name: str, split: Split) -> Split:
 def standardisation(codes: Tensor) -> tuple[Tensor, Tensor]:
     """What to take off every unit, and what to multiply it by then.  [N, D] → [D], [D]"""
     deviation, mean = torch.std_mean(codes, 0, correction=0)
-    dead = (codes == codes[0]).all(0)  # exactly: the mean of equal numbers is rounded
+    dead = deviation <= 1e-6 * codes.abs().amax(0)  # not 0: the mean of equal numbers is rounded
     return mean, torch.where(dead, 0.0, 1 / deviation)
 
 
