@@ -20,7 +20,6 @@ from typing import Any
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # as train.py does
 
 import torch
-from bench_images import measure_images
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset
@@ -35,6 +34,9 @@ from dab.engine.loggers import NoLogger
 from dab.engine.loop import Loop, Stop
 from dab.engine.progress import Silent
 from dab.engine.run import Run
+from dab.metrics.codes import code_statistics
+from dab.metrics.images import msssim_shrink, msssim_upsampled
+from dab.metrics.probe import knn, linear_probe
 
 ROOT = Path(__file__).resolve().parents[1]
 CHUNK = 20  # steps between two changes of sides
@@ -278,6 +280,32 @@ def measure_density(rounds: int, threads: int) -> dict[str, float]:
     }
 
 
+def seconds(function: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def measure_metrics(threads: int, codes: int = 60_000, units: int = 78, images: int = 10_000) -> dict[str, float]:
+    """What it takes to examine a finished run: codes that hold something of their ten labels, and noisy images."""
+    torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    bits = (torch.rand(codes + 2 * images, units) < 0.5).float()
+    labels = (bits @ torch.randn(units, 10) + 2 * torch.randn(len(bits), 10)).argmax(1)
+    train, valid, test = zip(*(t.split([codes, images, images]) for t in (bits, labels)))
+    x = torch.rand(images, 1, 28, 28)
+    y = (x + 0.1 * torch.randn_like(x)).clamp(0, 1)
+    return {
+        f"seconds of a linear probe, {codes:,} codes of {units} bits": seconds(
+            lambda: linear_probe(train, valid, test, 10)
+        ),
+        f"seconds of 20 neighbours for {images:,}": seconds(lambda: knn(train, test)),
+        f"seconds of code statistics, {images:,}": seconds(lambda: code_statistics(test[0], 1.0)),
+        f"seconds of msssim_shrink, {images:,} of 28 x 28": seconds(lambda: msssim_shrink(x, y)),
+        f"seconds of msssim_upsampled, {images:,} of 28 x 28": seconds(lambda: msssim_upsampled(x, y)),
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=15)
@@ -291,7 +319,7 @@ def main() -> None:
         table[f"{threads} thread{'s' * (threads > 1)}"] = measure(arguments.rounds, arguments.length, threads)
     table[f"{cores} threads"] |= measure_loader(arguments.rounds, arguments.length, cores)
     table["density, 1 thread: 784-200-200-200-784, batch 128"] = measure_density(arguments.rounds, 1)
-    table["photos of 640x480 to 512x512, per core"] = measure_images(arguments.rounds)
+    table["examining a run, 1 thread"] = measure_metrics(1)
     table["import"] = measure_imports(5)
     memory = {name: peak_memory(name) for name in ("bridge", "straight_through")}
     table["memory"] = {f"peak MB of a {name} step, batch 16384": mb for name, mb in memory.items()}

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from dab.engine.launch import launch
@@ -16,7 +17,6 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
 
 import bench  # noqa: E402
-import bench_images  # noqa: E402
 import diagnose_sorter  # noqa: E402
 import figure_bridge  # noqa: E402
 import figure_toy_variance  # noqa: E402
@@ -77,11 +77,9 @@ def test_bench_compares_two_steps_of_the_same_products() -> None:
     assert ours.get_total_flops() == by_hand.get_total_flops() > 0
 
 
-def test_bench_of_photos_measures_all_three_ways(monkeypatch) -> None:
-    monkeypatch.setattr(bench_images, "SIZE", 32)
-    monkeypatch.setattr(bench_images, "BATCH", 8)
-    bare, decoded, cached = bench.measure_images(2).values()
-    assert bare > 0 and 0 < decoded < cached
+def test_bench_times_what_examines_a_run() -> None:
+    times = bench.measure_metrics(torch.get_num_threads(), codes=200, units=9, images=20)
+    assert len(times) == 5 and all(value > 0 for value in times.values())
 
 
 def test_install_script_is_valid_shell() -> None:
