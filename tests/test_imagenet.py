@@ -59,6 +59,20 @@ def same(a: tuple[torch.Tensor, ...], b: tuple[torch.Tensor, ...]) -> bool:
     return len(a) == len(b) and all(map(torch.equal, a, b))
 
 
+def decoders() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("decode")]
+
+
+def gone(threads: list[threading.Thread]) -> bool:
+    for thread in threads:
+        thread.join(5)
+    return not any(thread.is_alive() for thread in threads)
+
+
+def pairs(batch: tuple[torch.Tensor, ...]) -> set[tuple[bytes, int]]:
+    return {(x.numpy().tobytes(), int(label)) for x, label in zip(*batch)}
+
+
 def test_files_and_pixels_are_those_of_torchvision(tmp_path, tree) -> None:
     from dab.data.vision import torchvision
 
@@ -98,6 +112,45 @@ def test_a_batch_is_a_function_of_seed_and_step_alone(tree) -> None:
     for step in (7, 7, 0, 11, 3, 4, 5, 2):
         assert same(in_order[step], other.batch(step)) and same(in_order[step], one.batch(step))
     assert not same(in_order[3], imagenet(tree, flip=True, seed=1).batch(3))
+
+
+@pytest.fixture
+def decoded(monkeypatch) -> list[str]:
+    """The names of all photos that are decoded."""
+    names: list[str] = []
+    original = photos.square
+
+    def square(path: Path, into: np.ndarray) -> None:
+        names.append(path.name)
+        original(path, into)
+
+    monkeypatch.setattr(photos, "square", square)
+    return names
+
+
+def test_nothing_is_decoded_twice_for_one_step(tree, decoded) -> None:
+    """The engine may ask for the batch of the next step before that step."""
+    data = imagenet(tree, prefetch=1, steps=3)
+    for step in (0, 1, 1, 2, 2, 2, 3):
+        data.batch(step)
+    assert len(decoded) == 4 * data.batch_size
+
+
+def test_what_nobody_waits_for_is_not_read(tree, decoded, monkeypatch) -> None:
+    release, decode = threading.Event(), photos.square
+
+    def square(path: Path, into: np.ndarray) -> None:
+        if len(decoded) >= 5:
+            release.wait(10)
+        decode(path, into)
+
+    monkeypatch.setattr(photos, "square", square)
+    batches = imagenet(tree, decoders=1).batches("train")
+    next(batches)
+    mine = decoders()
+    del batches  # an evaluation that is given up
+    release.set()
+    assert gone(mine) and len(decoded) <= 6
 
 
 def test_an_epoch_shows_every_photo_once_and_epochs_differ(tree) -> None:
@@ -180,17 +233,18 @@ def damaged(tmp_path) -> Path:
     return root
 
 
-def test_unreadable_files_are_listed_once_and_replaced(damaged, capfd) -> None:
+def test_unreadable_files_are_listed_once_and_replaced(damaged, tree, capfd) -> None:
     """In training and evaluation: batches stay whole, the same on every worker and in every epoch."""
+    known = {pair for split in SPLITS for pair in pairs(everything(imagenet(tree), split))}
     whole, again = imagenet(damaged), imagenet(damaged, decoders=1)
     shares = [imagenet(damaged, rank=rank, world=2) for rank in (0, 1)]
     for step in range(15):
         batch = whole.batch(step)
-        assert len(batch[1]) == 4 and same(batch, again.batch(step))
+        assert len(batch[1]) == 4 and same(batch, again.batch(step)) and pairs(batch) <= known
         halves = zip(*(share.batch(step) for share in shares))
         assert same(batch, [torch.stack(half, 1).flatten(0, 1) for half in halves])
     assert len(everything(whole, "test")[1]) == 7 + len(BAD)
-    everything(whole, "train"), everything(whole, "valid")
+    assert all(pairs(everything(whole, split)) <= known for split in SPLITS)
     said = capfd.readouterr().err.splitlines()
     assert [line.split(" be read")[0] for line in said] == ["1 file cannot"] * 4 + ["10 files cannot"]
     listed = (damaged / "unreadable.txt").read_text().splitlines()
@@ -262,20 +316,6 @@ def test_one_class_is_enough_and_told(tmp_path, capfd) -> None:
     assert "one class only (cat)" in capfd.readouterr().err
 
 
-@pytest.fixture
-def decoded(monkeypatch) -> list[str]:
-    """The names of all photos that are decoded."""
-    names: list[str] = []
-    original = photos.square
-
-    def square(path: Path, into: np.ndarray) -> None:
-        names.append(path.name)
-        original(path, into)
-
-    monkeypatch.setattr(photos, "square", square)
-    return names
-
-
 def test_the_cache_gives_the_same_pictures_and_decodes_each_once(tree, tmp_path, decoded) -> None:
     plain = [imagenet(tree).batch(step) for step in range(6)]
     decoded.clear()
@@ -322,16 +362,6 @@ def test_a_cache_that_cannot_be_written_costs_time_only(tree, tmp_path, capfd) -
     assert same(data.batch(0), imagenet(tree).batch(0)) and same(data.batch(1), imagenet(tree).batch(1))
     said = capfd.readouterr().err.splitlines()
     assert len(said) == 1 and "no more pictures are kept" in said[0]
-
-
-def decoders() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name.startswith("decode")]
-
-
-def gone(threads: list[threading.Thread]) -> bool:
-    for thread in threads:
-        thread.join(5)
-    return not any(thread.is_alive() for thread in threads)
 
 
 def test_threads_end_with_the_dataset(damaged) -> None:
