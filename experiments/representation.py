@@ -147,9 +147,9 @@ def searched(scale: str) -> list[Cell]:
 
 INTRODUCTION = (
     "Images through a discrete code of `bpp` bits for each pixel of each channel and nothing beside it; one reduced "
-    "convolution stack, equal steps, bits and reconstruction loss for all rows. **MS-SSIM** of 10,000 test images after "
-    "the code, in the authors' definition (`shrink`) and upsampled to 176 pixels; **probe**: a linear classifier on the "
-    "frozen codes, **before**: on what the hard function saw; **kNN**: 20 neighbours; **at most**: a bound on the "
+    "convolution stack, equal steps, bits and reconstruction loss for all rows. **MS-SSIM** of 10,000 test images "
+    "after the code, in the authors' definition (`shrink`) and upsampled to 176 pixels; **probe**: a linear classifier "
+    "on the frozen codes, **before**: on what the hard function saw; **kNN**: 20 neighbours; **at most**: a bound on the "
     "entropy of the whole code, in bits (a tree of pairs, fitted to half of the codes). Mean ± standard deviation "
     "(seeds). Rows marked *ELBO* also pay the KL to uniform codes, as the paper's Gumbel rows do. *Threshold*, *PCA* "
     "and *random directions* are not trained: a smaller image, and signs of linear measurements, with the best linear "
