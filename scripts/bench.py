@@ -20,6 +20,7 @@ from typing import Any
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # as train.py does
 
 import torch
+from bench_images import measure_images
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset
@@ -319,6 +320,7 @@ def main() -> None:
         table[f"{threads} thread{'s' * (threads > 1)}"] = measure(arguments.rounds, arguments.length, threads)
     table[f"{cores} threads"] |= measure_loader(arguments.rounds, arguments.length, cores)
     table["density, 1 thread: 784-200-200-200-784, batch 128"] = measure_density(arguments.rounds, 1)
+    table["photos of 640x480 to 512x512, per core"] = measure_images(arguments.rounds)
     table["examining a run, 1 thread"] = measure_metrics(1)
     table["import"] = measure_imports(5)
     memory = {name: peak_memory(name) for name in ("bridge", "straight_through")}

@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
 
 import bench  # noqa: E402
+import bench_images  # noqa: E402
 import diagnose_sorter  # noqa: E402
 import figure_bridge  # noqa: E402
 import figure_toy_variance  # noqa: E402
@@ -75,6 +76,13 @@ def test_bench_compares_two_steps_of_the_same_products() -> None:
     with FlopCounterMode(display=False) as by_hand:
         bench.plain_vae()()
     assert ours.get_total_flops() == by_hand.get_total_flops() > 0
+
+
+def test_bench_of_photos_measures_all_three_ways(monkeypatch) -> None:
+    monkeypatch.setattr(bench_images, "SIZE", 32)
+    monkeypatch.setattr(bench_images, "BATCH", 8)
+    bare, decoded, cached = bench.measure_images(2).values()
+    assert bare > 0 and 0 < decoded < cached
 
 
 def test_bench_times_what_examines_a_run() -> None:
