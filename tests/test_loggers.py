@@ -52,6 +52,18 @@ def test_without_credentials_auto_is_offline_and_mirrors_everything(config) -> N
     assert of_kind(path, "exit")[-1].exit_code == 0
 
 
+def test_image_metrics_probes_and_grids_are_mirrored(config) -> None:
+    made = config("experiment=representation/fashion_mnist", "logger.mode=offline", "model.bpp=0.5")
+    assert launch(made) == 0
+    run = Run(made)
+    path = run_file(run)
+    summary = {k: v for message in of_kind(path, "summary") for k, v in items(message.update).items()}
+    for name in ("test/msssim_shrink", "test/msssim_upsampled", "test/probe", "test/nominal_bits"):
+        assert summary[name] == pytest.approx(run.result["metrics"][name])
+    logged = [items(history.item) for history in of_kind(path, "history")]
+    assert any(key.startswith("reconstructions") for row in logged for key in row)
+
+
 def test_a_failed_run_is_a_failed_run_there_too(config) -> None:
     made = config("logger.mode=offline", "optimizer.lr=1e30")
     assert launch(made) == FAILED
