@@ -92,3 +92,8 @@ def test_bench_times_what_examines_a_run() -> None:
 
 def test_install_script_is_valid_shell() -> None:
     assert subprocess.run(["bash", "-n", str(ROOT / "scripts/install.sh")]).returncode == 0
+
+
+def test_bench_of_codes_compares_with_the_bare_model() -> None:
+    speed, against_bare = bench.measure_codes(1, torch.get_num_threads()).values()
+    assert speed > 0 and against_bare > 0
