@@ -81,8 +81,8 @@ def test_bench_compares_two_steps_of_the_same_products() -> None:
 def test_bench_of_photos_measures_all_three_ways(monkeypatch) -> None:
     monkeypatch.setattr(bench_images, "SIZE", 32)
     monkeypatch.setattr(bench_images, "BATCH", 8)
-    bare, decoded, cached = bench.measure_images(2).values()
-    assert bare > 0 and 0 < decoded < cached
+    measured = bench.measure_images(2)  # how fast is not for a test
+    assert len(measured) == 3 and all(value > 0 for value in measured.values())
 
 
 def test_bench_times_what_examines_a_run() -> None:
