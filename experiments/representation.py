@@ -204,10 +204,10 @@ def verdicts(images: Images, results: Results) -> Part:
         best, rival = (ranked(places, metric)[0] for places in (bridges, rivals))
         is_ahead = compare_paired(best.sample(metric), rival.sample(metric), metric.digits)
         lines.append([f"{bpp}", label, best.row, rival.row, is_ahead])
-        if floor := results.at(PCA, f"bpp{bpp}"):
-            top = ranked([*bridges, *rivals], metric)[0]
+        if floors := results.among(FLOORS, f"bpp{bpp}"):
+            top, floor = (ranked(places, metric)[0] for places in ([*bridges, *rivals], floors))
             gain = top.sample(metric).mean - floor.sample(metric).mean
-            above.append(f"{bpp} bits a pixel, {label}: {top.row} is {gain:.{metric.digits}f} above {PCA}.")
+            above.append(f"{bpp} bits a pixel, {label}: {top.row} is {gain:.{metric.digits}f} above {floor.row}.")
     head = ("bpp", "metric", "best bridge", "best Gumbel row", "the bridge is")
     return part(Heading("Is a bridge ahead of Gumbel?"), Text(PAIRED_RULE), Table(head, lines), Bullets(above))
 
