@@ -21,9 +21,15 @@ from dab.tasks.task import Task
 
 def record(run_dir: Path) -> dict[str, Any]:
     """What a finished run says of itself."""
-    result = read_json(run_dir / "result.json")
+    path = run_dir / "result.json"
+    try:
+        result = read_json(path)
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged ({error}): give the directory of a finished run") from error
     if result is None:
         raise FileNotFoundError(f"{run_dir} holds no result.json: give the directory of a finished run")
+    if not isinstance(result, dict) or (missing := {"config", "input_shape", "hash"} - result.keys()):
+        raise ValueError(f"{path} is no record of a run: it lacks {', '.join(sorted(missing))}")
     return result
 
 
