@@ -246,8 +246,13 @@ def test_what_cannot_be_compressed_gets_one_line(runs, compress, config, no_curv
     assert "give the directory of a finished run" in compress(tmp_path / "empty", image, out)
     (tmp_path / "empty" / "result.json").write_text('{"config": ')
     assert "result.json is damaged" in compress(tmp_path / "empty", image, out)
-    (tmp_path / "empty" / "result.json").write_text("{}")
-    assert "is no record of a run: it lacks config, hash, input_shape" in compress(tmp_path / "empty", image, out)
+    for content, lacks in (
+        ("{}", "it lacks config, hash, input_shape"),
+        ('["config"]', "it lacks hash, input_shape"),
+        ('{"config": {"seed": 0}, "hash": "00", "input_shape": []}', "its config lacks 'hard'"),
+    ):
+        (tmp_path / "empty" / "result.json").write_text(content)
+        assert f"is no record of a run: {lacks}" in compress(tmp_path / "empty", image, out)
     assert launch(made := config("data.valid_size=500", "data.test_size=500", "trainer.steps=2")) == 0
     assert "is a run of SortingTask, which makes no code" in compress(Run(made).dir, image, out)
     assert not out.exists()
