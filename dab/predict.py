@@ -21,9 +21,15 @@ from dab.tasks.task import Task
 
 def record(run_dir: Path) -> dict[str, Any]:
     """What a finished run says of itself."""
-    result = read_json(run_dir / "result.json")
+    path = run_dir / "result.json"
+    try:
+        result = read_json(path)
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged ({error}): give the directory of a finished run") from error
     if result is None:
         raise FileNotFoundError(f"{run_dir} holds no result.json: give the directory of a finished run")
+    if missing := {"config", "input_shape", "hash"}.difference(result):
+        raise ValueError(f"{path} is no record of a run: it lacks {', '.join(sorted(missing))}")
     return result
 
 
@@ -33,7 +39,10 @@ def load(run_dir: Path, data: Dataset | None = None) -> Task:
     data    shown to the task first, as before a training
     """
     result, weights = record(run_dir), run_dir / "model.safetensors"
-    task = build_task(result["config"], tuple(result["input_shape"]))
+    try:
+        task = build_task(result["config"], tuple(result["input_shape"]))
+    except KeyError as error:
+        raise ValueError(f"{run_dir / 'result.json'} is no record of a run: its config lacks {error}") from error
     if data is not None:
         task.prepare(data)
     task = strip(task)

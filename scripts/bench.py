@@ -20,6 +20,7 @@ from typing import Any
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # as train.py does
 
 import torch
+from bench_compress import measure_compress
 from bench_images import measure_images
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -339,6 +340,7 @@ def main() -> None:
     table["FashionMNIST autoencoder, 1 thread: 78 bits, batch 128"] = measure_codes(arguments.rounds, 1)
     table["photos of 640x480 to 512x512, per core"] = measure_images(arguments.rounds)
     table["examining a run, 1 thread"] = measure_metrics(1)
+    table["dab.compress, 1 thread: a folder, 49 trits an image"] = measure_compress()
     table["import"] = measure_imports(5)
     memory = {name: peak_memory(name) for name in ("bridge", "straight_through")}
     table["memory"] = {f"peak MB of a {name} step, batch 16384": mb for name, mb in memory.items()}

@@ -6,10 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from dab.data.digits import digits
 from dab.engine.launch import launch
 from dab.engine.run import Run
 
@@ -17,7 +19,9 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
 
 import bench  # noqa: E402
+import bench_compress  # noqa: E402
 import bench_images  # noqa: E402
+import codec_floor  # noqa: E402
 import diagnose_sorter  # noqa: E402
 import figure_bridge  # noqa: E402
 import figure_toy_variance  # noqa: E402
@@ -88,6 +92,23 @@ def test_bench_of_photos_measures_all_three_ways(monkeypatch) -> None:
 def test_bench_times_what_examines_a_run() -> None:
     times = bench.measure_metrics(torch.get_num_threads(), codes=200, units=9, images=20)
     assert len(times) == 5 and all(value > 0 for value in times.values())
+
+
+def test_bench_of_compression_goes_there_and_back() -> None:
+    assert all(seconds > 0 for seconds in bench_compress.measure_compress(count=3).values())
+
+
+def test_codecs_at_their_floor_are_measured_with_and_without_headers() -> None:
+    flat = np.full((1, 32, 32), 128, np.uint8)
+    assert codec_floor.jpeg(flat)[1] == 12  # 16 blocks of 6 bits: nothing new in the mean, and the end of the block
+    images = digits()[0][:4, None]
+    found = codec_floor.measure("digits", images)
+    for marks in found["codecs"].values():
+        assert 0 < marks["bpp_without_header"] < marks["bpp"]
+        assert marks["bytes"]["smallest"] <= marks["bpp"] * 64 / 8 <= marks["bytes"]["largest"]
+        assert 0 < marks["msssim_shrink"] < 1 and marks["psnr"] > 5
+    colour = codec_floor.measure("colour", np.repeat(images, 3, 1))
+    assert colour["codecs"]["webp"]["bpp"] == pytest.approx(found["codecs"]["webp"]["bpp"] / 3)  # grey is colour to it
 
 
 def test_install_script_is_valid_shell() -> None:

@@ -13,6 +13,7 @@ class Bernoulli(nn.Module):
     """
 
     bits_per_unit: float | None = 1.0
+    values = (0.0, 1.0)
     keeps_input = True
 
     def __init__(self, evaluate: str = "sample") -> None:

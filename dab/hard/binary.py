@@ -16,6 +16,7 @@ class Binary(nn.Module):
     """
 
     bits_per_unit: float | None = 1.0
+    values = (0.0, 1.0)
     keeps_input = True
     running_mean: Tensor
 

@@ -12,6 +12,7 @@ class Signum(nn.Module):
     """-1 below -eps, +1 above eps, 0 between (ties at ±eps go to 0)."""
 
     bits_per_unit: float | None = math.log2(3)
+    values = (-1.0, 0.0, 1.0)
     keeps_input = True
 
     def __init__(self, eps: float = 0.5) -> None:

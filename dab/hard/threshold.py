@@ -7,6 +7,7 @@ class Threshold(nn.Module):
     """1 above tau, 0 otherwise."""
 
     bits_per_unit: float | None = 1.0
+    values = (0.0, 1.0)
     keeps_input = True
 
     def __init__(self, tau: float = 0.5) -> None:
