@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -11,7 +12,7 @@ from experiments.blocks import Bullets, Heading, Part, Table, Text, part
 from experiments.figures import Lines, across, shown
 from experiments.results import Metric, Results, ranked
 from experiments.statistics import PAIRED_RULE, compare_paired
-from experiments.study import Cell, Study, grid, once, pick
+from experiments.study import ROOT, Cell, Study, grid, once, pick
 
 SHRINK, UPSAMPLED = Metric("test/msssim_shrink", digits=4), Metric("test/msssim_upsampled", digits=4)
 PROBE, BEFORE = Metric("test/probe", 100), Metric("test/probe_before", 100)
@@ -191,7 +192,21 @@ def sizes(images: Images, results: Results) -> Part:
         series = {row: across({b: results.at(row, f"bpp{b}") for b in images.sizes}, metric) for row in rows}
         alt, ylabel = f"{label.replace('`', '')} against bits per pixel", label.replace("`", "")
         drawn += shown(Lines(f"{images.name}_{name}", alt, images.title, "bits per pixel", ylabel, series))
-    return [Heading("Over the size of the code"), *drawn] if drawn else []
+    return [Heading("Over the size of the code"), *drawn, *codecs(images)] if drawn else []
+
+
+def codecs(images: Images) -> Part:
+    """Where real codecs would stand on the axis: at the smallest files they can make."""
+    path = ROOT / "results" / "codecs" / f"{images.name}.json"
+    if not path.exists():
+        return []
+    found = json.loads(path.read_text())
+    marks = [
+        f"{name.upper()} {codec['bpp']:.2f} bits a pixel, {codec['bpp_without_header']:.2f} without its header, with an "
+        f"MS-SSIM of {codec['msssim_shrink']:.4f}"
+        for name, codec in found["codecs"].items()
+    ]
+    return [Text(f"The smallest files of real codecs, on average of {found['images']:,} images: {'; '.join(marks)}.")]
 
 
 def verdicts(images: Images, results: Results) -> Part:
