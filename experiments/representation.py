@@ -62,20 +62,7 @@ GUMBEL = (f"{GUMBEL_B}, ELBO", f"{GUMBEL_C}, ELBO", GUMBEL_B, GUMBEL_C, f"Straig
 BRIDGES = (*DENSE, *MATCHED, *FITTED)
 STRONGEST = (*MATCHED, GUMBEL_B, f"Straight-through {GUMBEL_B}", STRAIGHT[2])  # over all sizes, beside the paper's rows
 
-# The search, the same for all: two learning rates and two values of the row's own knob, one seed, the middle size,
-# fewer steps, by validation. What it chose is TUNED; a test compares the two.
-RATES = ("optimizer.lr=1e-3", "optimizer.lr=3e-3")
-KNOBS = {
-    "approximator=matched": ("approximator.cap=2", "approximator.cap=4"),
-    "estimator=fitted": ("estimator.lr=1e-3", "estimator.lr=3e-3"),
-    "estimator=gumbel": ("estimator.temperature_end=0.3", "estimator.temperature_end=0.7"),
-    "estimator=st_gumbel": ("estimator.temperature=0.5", "estimator.temperature=1"),
-    "estimator=straight_through": ("trainer.clip_norm=null", "trainer.clip_norm=100"),
-    "estimator=reinmax": ("estimator.temperature=1", "estimator.temperature=1.5"),
-    "estimator=rebar": ("trainer.control_lr_scale=1", "trainer.control_lr_scale=10"),
-    "": ("estimator.gamma=1", "estimator.gamma=10"),
-}
-SHORT = "budget.cpu.steps=500 task.probes=false"
+# What the search (representation_search.py) has chosen for each row.
 TUNED: dict[str, str] = {}
 
 
@@ -126,24 +113,6 @@ FASHION = Images(
     middle=tuple(row for row in FAIR if row not in STRONGEST),
 )
 CIFAR = Images("cifar10", "CIFAR10", (0.1,), SEEDS[:2], (*PRINTED, *STRONGEST))
-
-
-def candidates(row: str) -> list[str]:
-    """What the search tries for a row."""
-    knob = next(values for words, values in KNOBS.items() if words in ROWS[row])
-    return [" ".join(pair) for pair in product(RATES, knob)]
-
-
-def searched(scale: str) -> list[Cell]:
-    """The cells of the search."""
-    if scale == "smoke":
-        return []
-    return [
-        Cell(row, f"try{number}", 0, tuple(f"experiment=representation/fashion_mnist {words} {size} {tried}".split()))
-        for size in [f"{AT[MIDDLE]} {SHORT}"]
-        for row, words in ROWS.items()
-        for number, tried in enumerate(candidates(row))
-    ]
 
 
 INTRODUCTION = (
@@ -202,8 +171,8 @@ def codecs(images: Images) -> Part:
         return []
     found = json.loads(path.read_text())
     marks = [
-        f"{name.upper()} {codec['bpp']:.2f} bits a pixel, {codec['bpp_without_header']:.2f} without its header, with an "
-        f"MS-SSIM of {codec['msssim_shrink']:.4f}"
+        f"{name.upper()} {codec['bpp']:.2f} bits a pixel, {codec['bpp_without_header']:.2f} without its header, "
+        f"with an MS-SSIM of {codec['msssim_shrink']:.4f}"
         for name, codec in found["codecs"].items()
     ]
     return [Text(f"The smallest files of real codecs, on average of {found['images']:,} images: {'; '.join(marks)}.")]
@@ -235,28 +204,9 @@ def headline(images: Images, results: Results) -> Table:
     return tables.headline(f"{images.title}, 0.1 bits a pixel", {place.name: place for place in places}, *columns)
 
 
-def render_search(results: Results) -> list[Part]:
-    """What was tried for each row, and what was chosen."""
-    lines = []
-    for row in ROWS:
-        tried = {number: results.at(row, f"try{number}") for number in range(len(candidates(row)))}
-        measured = {n: place.selected().mean for n, place in tried.items() if place}
-        if measured:
-            chosen = min(measured, key=lambda n: measured[n])
-            values = [f"{measured[n]:.2f}" if n in measured else "–" for n in tried]
-            lines.append([row, *values, f"`{candidates(row)[chosen]}`"])
-    head = ("row", "1e-3, first", "1e-3, second", "3e-3, first", "3e-3, second", "chosen")
-    text = (
-        "Validation reconstruction in nats (lower is better) after 500 steps at 0.1 bits a pixel, one seed: two "
-        "learning rates and two values of the row's own knob for every row."
-    )
-    return [part(Heading("Representations: the search"), Text(text), Table(head, lines))]
-
-
 def study(images: Images) -> Study:
     name = f"representation/{images.name}"
     return Study(name, images.cells, partial(render, images), partial(headline, images))
 
 
-SEARCH = Study("representation/search", searched, render_search, lambda results: Table((), ()))
-STUDIES = (study(FASHION), study(CIFAR), SEARCH)
+STUDIES = (study(FASHION), study(CIFAR))

@@ -16,7 +16,7 @@ from dab.engine.distributed import Workers
 from dab.engine.launch import launch
 from dab.engine.run import Run
 from dab.measure import measure
-from experiments import representation
+from experiments import representation, representation_search
 from experiments.results import Results
 from experiments.study import ROOT, Records
 
@@ -123,12 +123,12 @@ def test_rows_are_equal_in_bits_steps_and_data(config) -> None:
 
 
 def test_what_the_search_chose_is_what_is_run() -> None:
-    results = Results(Records(ROOT / "results/representation/search/cpu"), representation.searched("cpu"), "cpu")
+    results = Results(Records(ROOT / "results/representation/search/cpu"), representation_search.searched("cpu"), "cpu")
     for row in representation.ROWS:
-        tried = [results.at(row, f"try{number}") for number in range(len(representation.candidates(row)))]
+        tried = [results.at(row, f"try{number}") for number in range(len(representation_search.candidates(row)))]
         if all(tried):
             best = min(range(len(tried)), key=lambda number: tried[number].selected().mean)
-            assert representation.TUNED[row] == representation.candidates(row)[best], row
+            assert representation.TUNED[row] == representation_search.candidates(row)[best], row
         else:
             assert row not in representation.TUNED
 
