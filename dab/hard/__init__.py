@@ -20,6 +20,7 @@ from dab.hard.bernoulli import Bernoulli
 from dab.hard.binary import Binary
 from dab.hard.categorical import Categorical
 from dab.hard.kmeans import KMeans
+from dab.hard.levels import Levels
 from dab.hard.signum import Signum
 from dab.hard.sort import Sort, Sort1d
 from dab.hard.threshold import Threshold
@@ -31,6 +32,7 @@ __all__ = [
     "Binary",
     "Categorical",
     "KMeans",
+    "Levels",
     "Signum",
     "Sort",
     "Sort1d",
