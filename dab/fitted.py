@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from dab.bridge import Bridge
+from dab.pooled import pooled
 from dab.precision import full_precision, working_dtype
 from dab.stateless import call_with, parameters_by_name
 from dab.surrogate import hard_value, value_with_gradient, zero_penalty
@@ -93,7 +94,7 @@ class FittedBridge(Bridge):
     @torch.no_grad()
     def _fit(self, z: Tensor, h: Tensor) -> None:
         z, h = self._with_perturbed(z, h)
-        z, h = _pooled(z), _pooled(h)
+        z, h = pooled(z), pooled(h)
         if "seen" not in self._buffers:
             self._start(z, h)
         self._track(z, h)
@@ -185,13 +186,3 @@ class FittedBridge(Bridge):
 
     def extra_repr(self) -> str:
         return f"lr={self.lr:g}, fits={self.fits}, past={self.past}, perturbed={self.perturbed}"
-
-
-def _pooled(t: Tensor) -> Tensor:
-    """The rows of all workers, on every worker."""
-    dist = torch.distributed
-    if not (dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1):
-        return t
-    rows = [torch.empty_like(t) for _ in range(dist.get_world_size())]
-    dist.all_gather(rows, t.contiguous())
-    return torch.cat(rows)

@@ -48,6 +48,10 @@ FAIR = {
     **{row: f"{hard} estimator=fitted approximator=elementwise" for row, hard in zip(FITTED, HARD)},
     "ReinMax": f"{BERNOULLI} estimator=reinmax",
     "REBAR": f"{BERNOULLI} estimator=rebar",
+    "FSQ, 5 levels": "hard=levels estimator=straight_through",
+    "FSQ, 8 levels": "hard=levels hard.levels=8 estimator=straight_through",
+    "VQ, 64 words": "hard=nearest estimator=vector_quantization",
+    "VQ, rotation trick": "hard=nearest estimator=vector_quantization estimator.gradient=rotation",
 }
 UNTRAINED = "estimator=straight_through model=linear_code task.likelihood=gaussian trainer.steps=1 optimizer.lr=0"
 SIGN = "hard=binary hard.reference=zero"

@@ -20,6 +20,7 @@ KNOBS = {
     "estimator=straight_through": ("trainer.clip_norm=null", "trainer.clip_norm=100"),
     "estimator=reinmax": ("estimator.temperature=1", "estimator.temperature=1.5"),
     "estimator=rebar": ("trainer.control_lr_scale=1", "trainer.control_lr_scale=10"),
+    "estimator=vector_quantization": ("estimator.commitment=0.25", "estimator.commitment=1"),
     "": ("estimator.gamma=1", "estimator.gamma=10"),
 }
 SHORT = "budget.cpu.steps=500 task.probes=false"

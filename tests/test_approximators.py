@@ -1,6 +1,7 @@
 """Approximators: shapes, forms, caps, and that they learn what they imitate."""
 
 import copy
+import math
 import pickle
 
 import pytest
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 
 import dab
 from dab.approximators import Dense, Elementwise, Matched, auto, conv, dense, elementwise, matched
-from dab.hard import Bernoulli, Binary, KMeans, Signum, Sort, Threshold, TopK
+from dab.hard import Bernoulli, Binary, KMeans, Levels, Signum, Sort, Threshold, TopK
 
 
 def count(module: nn.Module) -> int:
@@ -95,6 +96,9 @@ def test_elementwise_treats_units_alike_and_alone() -> None:
         (Binary("zero"), lambda z, k: torch.sigmoid(k * z)),
         (Bernoulli(), lambda z, k: torch.sigmoid(k * z)),
         (Threshold(0.2), lambda z, k: torch.sigmoid(k * (z - 0.2))),
+        (Levels(2), lambda z, k: torch.tanh(k * z)),
+        (Levels(3), lambda z, k: matched(Signum(math.atanh(0.5)), (4,), slope=k)(z)),
+        (Levels(8), lambda z, k: sum(torch.tanh(k * (z - edge)) for edge in Levels(8).edges) / 7),
     ],
     ids=lambda value: "" if type(value).__name__ == "function" else str(value),
 )
@@ -209,7 +213,7 @@ def test_copies_and_pickles(build) -> None:
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: matched(Sort(), (1, 3, 3)), "Signum, Binary, Bernoulli, Threshold, given Sort"),
+        (lambda: matched(Sort(), (1, 3, 3)), "Signum, Binary, Bernoulli, Threshold, Levels, given Sort"),
         (lambda: matched(Signum(), (3,), cap=0.0), "> 0"),
         (lambda: matched(Signum(), (3,), cap=float("inf")), "finite"),
         (lambda: elementwise(TopK(2), (6,)), r"\[6\] into \[2\]"),

@@ -10,7 +10,7 @@ from torch import nn
 
 import dab
 from dab.data.digits import DigitImages
-from dab.hard import Bernoulli, Binary, Categorical, Signum, Sort1d, Threshold
+from dab.hard import Bernoulli, Binary, Categorical, Levels, Nearest, Signum, Sort1d, Threshold
 from dab.models.autoencoder import Autoencoder, units_within
 from dab.models.linear_code import LinearCode
 
@@ -30,6 +30,8 @@ def autoencoder(hard: nn.Module, shape: tuple[int, ...] = FASHION, bpp: float = 
         (Binary(), FASHION, 0.1, 78, 78),
         (Signum(), FASHION, 0.1, 49, 49 * math.log2(3)),
         (Categorical(8), FASHION, 0.1, 26, 78),
+        (Levels(5), FASHION, 0.1, 33, 33 * math.log2(5)),
+        (Nearest(64, 8), FASHION, 0.1, 13, 78),
         (Bernoulli(), COLOUR, 0.1, 307, 307),
         (Signum(), (3, 512, 512), 1 / 1024, 484, 484 * math.log2(3)),  # not the 496 of the paper, which are 786 bits
         (Binary(), (3, 512, 512), 1 / 1024, 768, 768),

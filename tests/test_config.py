@@ -76,6 +76,7 @@ def test_every_name_in_a_sweep_is_checked_before_it_starts() -> None:
             "ReinMax draws its Bernoulli or Categorical sample itself",
         ),
         (["estimator=disarm", "hard=categorical"], "Disarm draws its Bernoulli sample itself"),
+        (["estimator=vector_quantization"], "learns the words of a Nearest, given Signum: use hard=nearest"),
         (["estimator=reinmax"], "given Signum: use hard=bernoulli"),
         (["estimator=straight_through", "approximator=matched"], "approximator=matched has no effect"),
         (["estimator=no_hard", "hard.eps=0.1"], "hard.eps=0.1 has no effect: NoHard has no hard function"),
@@ -196,8 +197,9 @@ def test_every_file_of_every_group_composes() -> None:
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         for path in files:
             group = path.parent.name
-            drawing = ["hard=bernoulli"] if group == "estimator" else []
-            plain(compose("config", [f"{group}={path.stem}", *drawing]))
+            needed = "nearest" if path.stem == "vector_quantization" else "bernoulli"
+            hard = [f"hard={needed}"] if group == "estimator" else []
+            plain(compose("config", [f"{group}={path.stem}", *hard]))
 
 
 def test_hash_covers_what_defines_the_numbers_and_nothing_else(config) -> None:

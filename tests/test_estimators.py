@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 import dab
 from dab import NoHard, StraightThrough, TrueGradient
-from dab.estimators import Gumbel, GumbelRao, ReinMax
-from dab.hard import Bernoulli, Signum, Sort1d, TopK
+from dab.estimators import Gumbel, GumbelRao, ReinMax, VectorQuantization
+from dab.hard import Bernoulli, Nearest, Signum, Sort1d, TopK
 
 LAYERS = [
     StraightThrough(Signum()),
@@ -80,7 +80,8 @@ def test_the_true_gradient_of_kmeans_averages_within_clusters() -> None:
 
 # What holds for all of them
 
-ALL = [*LAYERS, Gumbel(), Gumbel(straight_through=True), GumbelRao(2), ReinMax()]
+WORDS = [VectorQuantization(Nearest(4, 5)), VectorQuantization(Nearest(4, 5), "rotation", "loss")]
+ALL = [*LAYERS, Gumbel(), Gumbel(straight_through=True), GumbelRao(2), ReinMax(), *WORDS]
 
 
 @pytest.mark.parametrize("layer", ALL, ids=lambda layer: type(layer).__name__)

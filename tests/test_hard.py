@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 import dab
-from dab.hard import Bernoulli, Binary, KMeans, Signum, Sort, Sort1d, Threshold, TopK
+from dab.hard import Bernoulli, Binary, KMeans, Levels, Signum, Sort, Sort1d, Threshold, TopK
 from dab.hard.kmeans import farthest_points, lloyd
 
 EVERY = [
@@ -21,6 +21,8 @@ EVERY = [
     (Binary("zero"), (2, 4, 4), 1.0),
     (Bernoulli(), (6,), 1.0),
     (Threshold(), (6,), 1.0),
+    (Levels(5), (6,), math.log2(5)),
+    (Levels(8), (2, 4, 4), 3.0),
     (Sort(), (3, 4, 5), None),
     (Sort(), (4, 5), None),
     (Sort1d(), (3, 4, 5), None),

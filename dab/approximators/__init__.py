@@ -6,7 +6,7 @@ Any module with the input and output shapes of the hard function will do. The bu
     dense           linear layers over the flattened sample: for any hard function
     elementwise     one small net applied to every unit: cheap, for functions of single units
     conv            convolutions: for feature maps that keep height and width
-    matched         the form of the hard function with soft edges: signum, binary, bernoulli, threshold
+    matched         the form of the hard function with soft edges: signum, binary, bernoulli, threshold, levels
     auto            structure before size: matched where there is one, elementwise where it fits, dense otherwise
 """
 

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from dab.approximators.dense import Dense
-from dab.hard import Bernoulli, Binary, Signum, Threshold
+from dab.hard import Bernoulli, Binary, Levels, Signum, Threshold
 from dab.hard.binary import mean_of
 
-KNOWN = (Signum, Binary, Bernoulli, Threshold)
+KNOWN = (Signum, Binary, Bernoulli, Threshold, Levels)
 
 
 class _AtMost(torch.autograd.Function):
@@ -99,7 +99,7 @@ def matched(
     residual: tuple[int, ...] | None = None,
     activation: str = "tanh",
 ) -> Matched:
-    """The matched approximator of Signum, Binary, Bernoulli or Threshold.
+    """The matched approximator of Signum, Binary, Bernoulli, Threshold or Levels.
 
     slope       at the start; None: 1, or the cap if that is lower
     per_unit    a slope for every unit instead of one
@@ -123,6 +123,8 @@ def _form(hard: nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
             return _logistic
         case Threshold():
             return partial(_logistic, centre=hard.tau)
+        case Levels():
+            return partial(_levels, edges=hard.edges)
     known = ", ".join(kind.__name__ for kind in KNOWN)
     raise ValueError(f"matched knows the form of {known}, given {type(hard).__name__}: use dense")
 
@@ -137,3 +139,7 @@ def _binary(z: Tensor, slope: Tensor, reference: str) -> Tensor:
 
 def _logistic(z: Tensor, slope: Tensor, centre: float = 0.0) -> Tensor:
     return torch.sigmoid(slope * (z - centre))
+
+
+def _levels(z: Tensor, slope: Tensor, edges: list[float]) -> Tensor:
+    return torch.stack([torch.tanh(slope * (z - edge)) for edge in edges]).mean(0)

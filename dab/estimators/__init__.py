@@ -8,7 +8,8 @@ A *layer estimator* is a module that stands where the hard function stands:
 changed in place. `penalty` is added to the loss as `penalty.mean()` (`dab.inline(estimator)` does so by itself), and is
 zero where the estimator has none. Bridge, StraightThrough, TrueGradient and NoHard are of this kind and exchange
 freely. So are Gumbel, GumbelRao and ReinMax, which draw the Bernoulli or categorical sample themselves (in training a
-Gumbel that is not straight-through returns a soft one).
+Gumbel that is not straight-through returns a soft one), and VectorQuantization, which also learns the words of its
+hard function, dab.hard.Nearest.
 
 An *objective estimator* needs the downstream loss itself, and may evaluate it several times:
 
@@ -21,8 +22,9 @@ In evaluation mode nothing passes back through a hard function or a sample, what
 there, even where autograd would know a gradient (TrueGradient). NoHard is the identity in both modes. For saliency maps
 of a model in evaluation mode put its estimator back into training: `model.eval()`, then `bridge.train()`.
 
-All of them work under torch.compile(fullgraph=True), torch.func, autocast and DDP (Binary("batch") excepted: torch.func
-cannot move its running mean). A NaN in z is a NaN in y, as dab/hard/__init__.py has it.
+All of them work under torch.compile(fullgraph=True), torch.func, autocast and DDP (Binary("batch") and
+VectorQuantization in training excepted: torch.func cannot move a running mean). A NaN in z is a NaN in y, as
+dab/hard/__init__.py has it.
 """
 
 from dab.bridge import Bridge
@@ -37,6 +39,7 @@ from dab.estimators.relax import Relax
 from dab.estimators.score_function import ScoreFunction
 from dab.estimators.straight_through import StraightThrough
 from dab.estimators.true_gradient import TrueGradient
+from dab.estimators.vector_quantization import VectorQuantization
 
 __all__ = [
     "Arm",
@@ -52,4 +55,5 @@ __all__ = [
     "ScoreFunction",
     "StraightThrough",
     "TrueGradient",
+    "VectorQuantization",
 ]

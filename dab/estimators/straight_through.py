@@ -4,22 +4,25 @@ import torch
 from torch import Tensor, nn
 
 from dab.choice import one_of
-from dab.hard import Bernoulli
+from dab.hard import Bernoulli, Levels
 from dab.surrogate import hard_value, value_with_gradient, zero_penalty
+
+PASSED = {"logit": lambda z: z, "probability": torch.sigmoid, "tanh": torch.tanh}
 
 
 class StraightThrough(nn.Module):
     """The hard value forward, the identity backward. Only for hard functions that keep the shape.
 
     through     what the identity is taken of: logit (z itself), probability (sigmoid(z): the gradient passes the
-                sigmoid), auto (probability for dab.hard.Bernoulli, logit otherwise)
+                sigmoid), tanh (likewise), auto (probability for dab.hard.Bernoulli, tanh for dab.hard.Levels, which
+                makes it finite scalar quantisation, logit otherwise)
     """
 
     def __init__(self, hard: Callable[[Tensor], Tensor], through: str = "auto") -> None:
         super().__init__()
-        one_of("through", through, ("auto", "logit", "probability"))
+        one_of("through", through, ("auto", *PASSED))
         if through == "auto":
-            through = "probability" if isinstance(hard, Bernoulli) else "logit"
+            through = "probability" if isinstance(hard, Bernoulli) else "tanh" if isinstance(hard, Levels) else "logit"
         self.hard = hard
         self.through = through
 
@@ -32,8 +35,7 @@ class StraightThrough(nn.Module):
             )
         if not self.training:
             return h, zero_penalty(z)
-        soft = torch.sigmoid(z) if self.through == "probability" else z
-        return value_with_gradient(h, gradient_of=soft), zero_penalty(z)
+        return value_with_gradient(h, gradient_of=PASSED[self.through](z)), zero_penalty(z)
 
     def extra_repr(self) -> str:
         return f"through={self.through}"

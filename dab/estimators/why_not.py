@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from dab.estimators.no_hard import NoHard
 from dab.estimators.straight_through import StraightThrough
-from dab.hard import Bernoulli, Categorical, out_shape
+from dab.estimators.vector_quantization import VectorQuantization
+from dab.hard import Bernoulli, Categorical, Nearest, out_shape
 
 
 def has_hard(estimator: type[nn.Module]) -> bool:
@@ -39,6 +40,8 @@ def why_not(
         return f"{estimator.__name__} draws its {allowed} sample itself, given {kind.__name__}: use hard=bernoulli" + (
             " or hard=categorical" if len(drawn) > 1 else ""
         )
+    if issubclass(estimator, VectorQuantization) and not issubclass(kind, Nearest):
+        return f"{estimator.__name__} learns the words of a Nearest, given {kind.__name__}: use hard=nearest"
     if inspect.isclass(hard) or not issubclass(estimator, StraightThrough):
         return None
     after = out_shape(hard, in_shape)

@@ -5,8 +5,13 @@ may write into its input and return it or a view of it: it is given a copy. What
 input, for every estimator alike. The ones here are modules, one file each, and also tell
 
     bits_per_unit               information in one output unit, in bits; None if its values are real numbers
+<<<<<<< HEAD
     values                      of a unit, ascending, where it has bits and is a number
     unit_shape                  of one unit, where that is more than a number: (classes,) for Categorical
+=======
+    unit_shape                  of one unit, where that is more than a number: (classes,) for Categorical, (dim,) for
+                                Nearest
+>>>>>>> helper-g
     out_shape(in_shape)         shape of one sample after, from the shape before (both without batch)
     keeps_input                 True: it neither writes into its input nor returns any part of it, so no copy is made
 
@@ -21,6 +26,8 @@ from dab.hard.bernoulli import Bernoulli
 from dab.hard.binary import Binary
 from dab.hard.categorical import Categorical
 from dab.hard.kmeans import KMeans
+from dab.hard.levels import Levels
+from dab.hard.nearest import Nearest
 from dab.hard.signum import Signum
 from dab.hard.sort import Sort, Sort1d
 from dab.hard.threshold import Threshold
@@ -32,6 +39,8 @@ __all__ = [
     "Binary",
     "Categorical",
     "KMeans",
+    "Levels",
+    "Nearest",
     "Signum",
     "Sort",
     "Sort1d",
