@@ -5,13 +5,9 @@ may write into its input and return it or a view of it: it is given a copy. What
 input, for every estimator alike. The ones here are modules, one file each, and also tell
 
     bits_per_unit               information in one output unit, in bits; None if its values are real numbers
-<<<<<<< HEAD
     values                      of a unit, ascending, where it has bits and is a number
-    unit_shape                  of one unit, where that is more than a number: (classes,) for Categorical
-=======
     unit_shape                  of one unit, where that is more than a number: (classes,) for Categorical, (dim,) for
                                 Nearest
->>>>>>> helper-g
     out_shape(in_shape)         shape of one sample after, from the shape before (both without batch)
     keeps_input                 True: it neither writes into its input nor returns any part of it, so no copy is made
 
