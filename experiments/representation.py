@@ -148,7 +148,8 @@ TABLE = [
 def render(images: Images, results: Results) -> list[Part]:
     if not any(results):
         return []
-    opening: Part = [Heading(f"Representations: {images.title}", level=1)]
+    note = ", here scikit-learn's digits" if results.scale == "smoke" else ""
+    opening: Part = [Heading(f"Representations: {images.title}{note}", level=1)]
     caption = f"Codes of 0.1 bits a pixel, {images.title}"
     table = tables.row_table(results.column(MIDDLE), TABLE, caption, file=f"representation_{images.name}")
     if images is FASHION:
