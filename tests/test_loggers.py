@@ -64,6 +64,20 @@ def test_image_metrics_probes_and_grids_are_mirrored(config) -> None:
     assert any(key.startswith("reconstructions") for row in logged for key in row)
 
 
+def test_a_run_outlives_its_mirror(config, monkeypatch, capsys) -> None:
+    """W&B's own process may die; what it mirrors is in the run's files."""
+    import wandb
+
+    def gone(*_: object, **__: object) -> None:
+        raise ConnectionResetError("Connection lost")
+
+    monkeypatch.setattr(wandb.Run, "log", gone)
+    made = config("logger.mode=offline", "trainer.log_every=5")
+    assert launch(made) == 0
+    assert capsys.readouterr().out.count("W&B does not answer any more (ConnectionResetError)") == 1
+    assert len(read_metrics(Run(made).dir / "metrics.jsonl")) > 3
+
+
 def test_a_failed_run_is_a_failed_run_there_too(config) -> None:
     made = config("logger.mode=offline", "optimizer.lr=1e30")
     assert launch(made) == FAILED

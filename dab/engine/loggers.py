@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import netrc
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
@@ -45,15 +46,27 @@ class WandbLogger(NoLogger):
             settings=wandb.Settings(silent=True, console="off", init_timeout=INIT_TIMEOUT, disable_git=True),
         )
 
+        self._answers = True
+
     def log(self, row: dict[str, Any]) -> None:
-        self._run.log({k: v for k, v in row.items() if k != "step"}, step=row["step"])
+        self._mirror(lambda: self._run.log({k: v for k, v in row.items() if k != "step"}, step=row["step"]))
 
     def image(self, name: str, path: Path) -> None:
-        self._run.log({name: self._wandb.Image(str(path))})
+        self._mirror(lambda: self._run.log({name: self._wandb.Image(str(path))}))
 
     def finish(self, exit_code: int, summary: dict[str, Any] | None = None) -> None:
-        self._run.summary.update(summary or {})
-        self._run.finish(exit_code=exit_code)
+        self._mirror(lambda: self._run.summary.update(summary or {}))
+        self._mirror(lambda: self._run.finish(exit_code=exit_code))
+
+    def _mirror(self, send: Callable[[], object]) -> None:
+        """A training run must not die of its mirror: when W&B's process is gone, the files go on alone."""
+        if not self._answers:
+            return
+        try:
+            send()
+        except Exception as error:
+            self._answers = False
+            print(f"W&B does not answer any more ({type(error).__name__}); the run goes on without it", flush=True)
 
 
 def open_logger(run: Run, first: bool) -> NoLogger:
