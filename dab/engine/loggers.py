@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import netrc
 import os
 from collections.abc import Callable
@@ -56,7 +57,8 @@ class WandbLogger(NoLogger):
 
     def finish(self, exit_code: int, summary: dict[str, Any] | None = None) -> None:
         self._mirror(lambda: self._run.summary.update(summary or {}))
-        self._mirror(lambda: self._run.finish(exit_code=exit_code))
+        with contextlib.suppress(Exception):  # said already; a run that is not closed would swallow the next one
+            self._run.finish(exit_code=exit_code)
 
     def _mirror(self, send: Callable[[], object]) -> None:
         """A training run must not die of its mirror: when W&B's process is gone, the files go on alone."""
