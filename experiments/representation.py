@@ -67,7 +67,27 @@ BRIDGES = (*DENSE, *MATCHED, *FITTED)
 STRONGEST = (*MATCHED, GUMBEL_B, f"Straight-through {GUMBEL_B}", STRAIGHT[2])  # over all sizes, beside the paper's rows
 
 # What the search (representation_search.py) has chosen for each row.
-TUNED: dict[str, str] = {}
+TUNED = {
+    "DAB-Signum": "optimizer.lr=3e-3 estimator.gamma=1",
+    "DAB-Binary": "optimizer.lr=3e-3 estimator.gamma=10",
+    "DAB-Bernoulli": "optimizer.lr=3e-3 estimator.gamma=1",
+    "Gumbel, Bernoulli, ELBO": "optimizer.lr=3e-3 estimator.temperature_end=0.3",
+    "Gumbel, 8-way, ELBO": "optimizer.lr=3e-3 estimator.temperature_end=0.3",
+    "Gumbel, Bernoulli": "optimizer.lr=3e-3 estimator.temperature_end=0.7",
+    "Gumbel, 8-way": "optimizer.lr=3e-3 estimator.temperature_end=0.7",
+    "Straight-through Gumbel, Bernoulli": "optimizer.lr=3e-3 estimator.temperature=1",
+    "Matched, signum": "optimizer.lr=3e-3 approximator.cap=4",
+    "Matched, binary": "optimizer.lr=3e-3 approximator.cap=2",
+    "Matched, Bernoulli": "optimizer.lr=3e-3 approximator.cap=2",
+    "Straight-through, signum": "optimizer.lr=3e-3 trainer.clip_norm=null",
+    "Straight-through, binary": "optimizer.lr=1e-3 trainer.clip_norm=null",
+    "Straight-through, Bernoulli": "optimizer.lr=3e-3 trainer.clip_norm=100",
+    "Fitted, signum": "optimizer.lr=3e-3 estimator.lr=3e-3",
+    "Fitted, binary": "optimizer.lr=3e-3 estimator.lr=3e-3",
+    "Fitted, Bernoulli": "optimizer.lr=3e-3 estimator.lr=3e-3",
+    "ReinMax": "optimizer.lr=3e-3 estimator.temperature=1.5",
+    "REBAR": "optimizer.lr=3e-3 trainer.control_lr_scale=10",
+}
 
 
 @dataclass(frozen=True)
