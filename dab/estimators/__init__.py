@@ -6,9 +6,9 @@ A *layer estimator* is a module that stands where the hard function stands:
 
 `y` is the hard value bit for bit (NoHard excepted: it has none), in the dtype of z, and never z itself: it may be
 changed in place. `penalty` is added to the loss as `penalty.mean()` (`dab.inline(estimator)` does so by itself), and is
-zero where the estimator has none. Bridge, StraightThrough, TrueGradient and NoHard are of this kind and exchange
-freely. So are Gumbel, GumbelRao and ReinMax, which draw the Bernoulli or categorical sample themselves (in training a
-Gumbel that is not straight-through returns a soft one).
+zero where the estimator has none. Bridge, StraightThrough, TrueGradient, NoHard and Detached (a control: no gradient at
+all) are of this kind and exchange freely. So are Gumbel, GumbelRao and ReinMax, which draw the Bernoulli or categorical
+sample themselves (in training a Gumbel that is not straight-through returns a soft one).
 
 An *objective estimator* needs the downstream loss itself, and may evaluate it several times:
 
@@ -26,6 +26,7 @@ cannot move its running mean). A NaN in z is a NaN in y, as dab/hard/__init__.py
 """
 
 from dab.bridge import Bridge
+from dab.estimators.detached import Detached
 from dab.estimators.disarm import Arm, Disarm
 from dab.estimators.gumbel import Gumbel
 from dab.estimators.gumbel_rao import GumbelRao
@@ -41,6 +42,7 @@ from dab.estimators.true_gradient import TrueGradient
 __all__ = [
     "Arm",
     "Bridge",
+    "Detached",
     "Disarm",
     "Gumbel",
     "GumbelRao",
