@@ -24,7 +24,6 @@ from dab.hard import Categorical
 from dab.keys import key
 from dab.tasks.task import Task
 
-
 MODEL, APPROXIMATORS, CONTROL = "model", "approximators", "control variates"  # parts that are clipped apart
 
 

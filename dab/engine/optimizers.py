@@ -10,8 +10,8 @@ from torch.optim import Optimizer
 class Together:
     """What the loop needs of an optimizer, done by several: each its own groups.
 
-    An approximator's penalty is a sum over all units, hundreds of times the task's loss. Adam does not mind; plain SGD at
-    a rate that is right for the model would make the approximator diverge at once.
+    An approximator's penalty is a sum over all units, hundreds of times the task's loss. Adam does not mind; SGD at a
+    rate that is right for the model would make the approximator diverge at once.
     """
 
     def __init__(self, *optimizers: Optimizer):

@@ -61,7 +61,7 @@ class CifarResnet18(Classifier):
         seen = [width, *(width * 2**i for i in range(BLOCKS))]  # by each block, and by the head
         seen[place] = _channels(hard_shape, code_shape, place)
         conv = nn.Conv2d(input_shape[0], width, 3, padding=1, bias=False)
-        layers = [nn.Sequential(conv, make_norm(width), make_activation(activation))]
+        layers: list[nn.Module] = [nn.Sequential(conv, make_norm(width), make_activation(activation))]
         layers += [_block(seen[i], width * 2**i, strides[i], make_norm, activation) for i in range(BLOCKS)]
         _initialise(layers)
         last = hard_shape if place == BLOCKS else _map_after(hard_shape, strides[place:], seen[BLOCKS])

@@ -11,8 +11,8 @@ class Classifier(nn.Module):
     The network sees input_scale * (x - input_shift).
     """
 
-    # Initial weights of its own, whatever an approximator has drawn before: rows of a study that share a seed start from
-    # the same layers wherever their shapes agree.
+    # Initial weights of its own, whatever an approximator has drawn before: rows of a study that share a seed start
+    # from the same layers wherever their shapes agree.
     starts_apart = True
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Classification of images: what does a hard function inside the network cost or gain, and which gradient gets past it?"""
+"""Classification of images: what is a hard function inside the network worth, and which gradient gets past it?"""
 
 from __future__ import annotations
 
