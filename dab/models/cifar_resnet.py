@@ -65,7 +65,8 @@ class CifarResnet18(Classifier):
         layers += [_block(seen[i], width * 2**i, strides[i], make_norm, activation) for i in range(BLOCKS)]
         _initialise(layers)
         last = hard_shape if place == BLOCKS else _map_after(hard_shape, strides[place:], seen[BLOCKS])
-        read_out = _head(head, last, classes, changed=place == BLOCKS and hard_shape != tuple(code_shape))
+        changed = place == BLOCKS and hard_shape != tuple(code_shape)
+        read_out = _head(head, last, width * 2 ** (BLOCKS - 1), classes, changed)
         encoder, decoder = nn.Sequential(*layers[: place + 1]), nn.Sequential(*layers[place + 1 :], read_out)
         super().__init__(encoder, estimator, decoder, classes, input_shift, input_scale)
         self.channels_last = channels_last
@@ -130,8 +131,23 @@ def _channels(hard_shape: Shape, code_shape: Shape, place: int) -> int:
     return hard_shape[0]
 
 
-def _head(kind: str, shape: Shape, classes: int, changed: bool) -> nn.Module:
-    """[B, *shape] → [B, classes]"""
+class Flat(nn.Flatten):
+    """All of a map, divided by the root of the number of its places.
+
+    A step of SGD moves what a read-out says by the sum of the squares of what it sees. Divided, that is about as much
+    as for the mean over the places, and one learning rate is right for both heads.
+    """
+
+    def __init__(self, places: float):
+        super().__init__()
+        self.scale = places**-0.5
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) * self.scale
+
+
+def _head(kind: str, shape: Shape, channels: int, classes: int, changed: bool) -> nn.Module:
+    """channels: of the last block, whatever the hard function makes of them.  [B, *shape] → [B, classes]"""
     one_of("head", kind, ("auto", "pooled", "flat"))
     if kind == "pooled" and changed:
         raise ValueError(
@@ -139,5 +155,5 @@ def _head(kind: str, shape: Shape, classes: int, changed: bool) -> nn.Module:
             "is all it has to say: use head=flat or head=auto"
         )
     if kind == "flat" or changed:
-        return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), classes))
+        return nn.Sequential(Flat(math.prod(shape) / channels), nn.Linear(math.prod(shape), classes))
     return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(shape[0], classes))
