@@ -9,7 +9,7 @@ JOBS ?= 2
 .DEFAULT_GOAL := help
 SCALE ?= cpu
 
-.PHONY: help install train test test-all lint bench figure-bridge figure-toy-variance codec-floor clean reproduce-table-sorting reproduce-figure-ponder reproduce-table-binarized reproduce-figure-bpp reproduce-search-bpp reproduce-table-imagenet status
+.PHONY: help install train test test-all lint bench figure-bridge figure-toy-variance codec-floor clean reproduce-table-sorting reproduce-figure-ponder reproduce-table-binarized reproduce-figure-bpp reproduce-search-bpp reproduce-table-imagenet reproduce-table-cifar10 reproduce-figure-ablation status
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-24s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,12 @@ reproduce-search-bpp: $(READY) ## The search behind it: learning rates and knobs
 
 reproduce-table-imagenet: $(READY) ## The paper's ImageNet table [SCALE=smoke|paper; paper needs GPUs and paths.data]
 	$(PY) -m experiments imagenet --scale $(SCALE) --jobs $(JOBS) $(ARGS)
+
+reproduce-table-cifar10: $(READY) ## Hard functions inside a Resnet18: run what is missing, then render [SCALE=smoke|cpu|paper JOBS=n]
+	$(PY) -m experiments classification/cifar10 --scale $(SCALE) --jobs $(JOBS) $(ARGS)
+
+reproduce-figure-ablation: $(READY) ## Its three case studies: placement, conditioning, straight-through [SCALE=... JOBS=n]
+	$(PY) -m experiments classification/ablation --scale $(SCALE) --jobs $(JOBS) $(ARGS)
 
 STUDY ?= sorting
 status: $(READY) ## What of a study is done, running, failed or missing [STUDY=sorting|binarized SCALE=...]

@@ -78,6 +78,16 @@ class Place:
         return self._first["samples"]
 
     @property
+    def parameters(self) -> tuple[int, int]:
+        """In training and at inference."""
+        return self._first["parameters"]["training"], self._first["parameters"]["inference"]
+
+    @property
+    def step_seconds(self) -> float:
+        """Mean time of a training step."""
+        return self.seconds / self.steps
+
+    @property
     def steps(self) -> int:
         return self._first["steps"]
 

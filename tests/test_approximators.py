@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 import dab
-from dab.approximators import Dense, Elementwise, Matched, auto, conv, dense, elementwise, matched
-from dab.hard import Bernoulli, Binary, KMeans, Levels, Signum, Sort, Threshold, TopK
+from dab.approximators import Dense, Elementwise, Matched, auto, conv, dense, elementwise, lines, matched
+from dab.hard import Bernoulli, Binary, Categorical, KMeans, Levels, Signum, Sort, Sort1d, Threshold, TopK
 
 
 def count(module: nn.Module) -> int:
@@ -40,6 +40,13 @@ BUILT = [
     (conv, Sort(), (2, 3, 3)),
     (conv, KMeans(2), (4, 3, 3)),
     (matched, Binary(), (2, 3, 3)),
+    (matched, Sort(), (2, 3, 4)),
+    (matched, Sort1d(descending=True), (2, 3, 4)),
+    (matched, TopK(2), (2, 3, 4)),
+    (matched, KMeans(3), (4, 2, 3)),
+    (matched, KMeans(3, output="centroids"), (4, 2, 3)),
+    (lines, Sort(), (2, 3, 4)),
+    (lines, TopK(2), (2, 3, 3)),
     (auto, Bernoulli(), (6,)),
     (auto, TopK(2), (6,)),
 ]
@@ -73,7 +80,14 @@ def test_the_dense_net_of_the_paper() -> None:
 
 @pytest.mark.parametrize(
     ("build", "hard", "shape"),
-    [(dense, Signum(), (6,)), (elementwise, Signum(), (6,)), (conv, Sort(), (1, 3, 3)), (dense, TopK(2), (6,))],
+    [
+        (dense, Signum(), (6,)),
+        (elementwise, Signum(), (6,)),
+        (conv, Sort(), (1, 3, 3)),
+        (dense, TopK(2), (6,)),
+        (lines, Sort(), (2, 3, 4)),
+        (lines, TopK(1), (2, 3, 3)),
+    ],
 )
 def test_learns_its_hard_function(build, hard, shape: tuple[int, ...]) -> None:
     torch.manual_seed(0)
@@ -188,7 +202,8 @@ def test_frozen() -> None:
         (lambda z: torch.bernoulli(torch.sigmoid(z)), Elementwise),
         (lambda z: z.sort(1).values, Dense),
         (lambda z: z[:, :3].sign(), Dense),
-        (TopK(2), Dense),
+        (TopK(2), Matched),
+        (Sort1d(), Matched),
     ],
 )
 def test_auto_takes_the_most_structure_that_fits(hard, kind: type) -> None:
@@ -202,10 +217,13 @@ def test_auto_leaves_the_random_numbers_alone() -> None:
     assert torch.equal(chosen.net[0].weight, elementwise(torch.sign, (6,)).net[0].weight)
 
 
-@pytest.mark.parametrize("build", [dense, elementwise, matched])
-def test_copies_and_pickles(build) -> None:
-    net = build(Signum(), (4,))
-    z = torch.randn(3, 4)
+@pytest.mark.parametrize(
+    ("build", "hard", "shape"),
+    [(dense, Signum(), (4,)), (elementwise, Signum(), (4,)), (matched, Signum(), (4,)), (matched, KMeans(2), (4, 3))],
+)
+def test_copies_and_pickles(build, hard, shape: tuple[int, ...]) -> None:
+    net = build(hard, shape)
+    z = torch.randn(3, *shape)
     for twin in (copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
         assert torch.equal(twin(z), net(z))
 
@@ -213,7 +231,11 @@ def test_copies_and_pickles(build) -> None:
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: matched(Sort(), (1, 3, 3)), "Signum, Binary, Bernoulli, Threshold, Levels, given Sort"),
+        (lambda: matched(Categorical(3), (2, 3)), "Signum, Binary, Bernoulli, Threshold.*KMeans, given Categorical"),
+        (lambda: matched(Sort(), (1, 3, 3), per_unit=True), "Sort compares units"),
+        (lambda: lines(Signum(), (1, 3, 3)), r"Sort and TopK of maps.*given Signum of \[1, 3, 3\]: use dense"),
+        (lambda: lines(TopK(2), (6,)), r"given TopK of \[6\]"),
+        (lambda: lines(TopK(4), (2, 3, 3)), "k = 4 is more than"),
         (lambda: matched(Signum(), (3,), cap=0.0), "> 0"),
         (lambda: matched(Signum(), (3,), cap=float("inf")), "finite"),
         (lambda: elementwise(TopK(2), (6,)), r"\[6\] into \[2\]"),

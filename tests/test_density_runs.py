@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import signal
-from pathlib import Path
 
 import pytest
 import torch
@@ -20,13 +19,11 @@ from dab.engine.run import Run
 from dab.predict import load
 from dab.tasks.density import DensityTask
 
-ROOT = Path(__file__).resolve().parents[1]
-EXPERIMENTS = sorted(p.stem for p in (ROOT / "conf/experiment/binarized").glob("[!_]*.yaml"))
 SMALL = ["model.latents=20", "model.encoder=[16]", "model.decoder=[16]", "task.iwae_samples=[5]"]
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_every_estimator_trains(name: str, config, no_curves) -> None:
+@pytest.mark.parametrize("name", ["bridge_dense", "relax"])  # a layer and an objective; the others: tests/test_smoke.py
+def test_a_run_measures_bounds_latents_and_variance(name: str, config, no_curves) -> None:
     made = config(f"experiment=binarized/{name}", "trainer.log_every=5", *SMALL)
     assert made["data"]["_target_"].endswith("Digits")
     assert launch(made) == 0

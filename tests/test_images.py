@@ -10,7 +10,9 @@ from dab.data.binarized_mnist import BinarizedMNIST
 from dab.data.dataset import Dataset, Labelled
 from dab.data.digits import DigitImages, Digits
 from dab.data.images import Images, LabelledImages, windows
+from dab.data.mixing import beta, cut_out, mixed
 from dab.data.sorting import Sorting
+from dab.keys import generator
 
 SIZES = {"train": 40, "valid": 9, "test": 7}
 OPTIONS = {"seed": 0, "batch_size": 8, "eval_batch_size": 4}
@@ -71,15 +73,53 @@ def test_augmentation_draws_all_shifts_and_both_sides() -> None:
     assert 0.4 < (flipped[:, 0, 0, 0] == 0).float().mean() < 0.6
 
 
-def test_augmentation_is_a_function_of_seed_and_step_and_not_of_the_workers() -> None:
-    whole, resumed = (colour(crop=2, flip=True) for _ in range(2))
-    shares = [colour(crop=2, flip=True, rank=rank, world=2) for rank in range(2)]
+@pytest.mark.parametrize("more", [{}, {"cutout": 2, "mixup": 0.7}], ids=["shifted", "cut out and mixed"])
+def test_augmentation_is_a_function_of_seed_and_step_and_not_of_the_workers(more: dict) -> None:
+    whole, resumed = (colour(crop=2, flip=True, **more) for _ in range(2))
+    shares = [colour(crop=2, flip=True, rank=rank, world=2, **more) for rank in range(2)]
     for step in (0, 3, 11):
         x, labels = whole.batch(step)
         for mine, of_shares in zip((x, labels), zip(*(share.batch(step) for share in shares))):
             assert torch.equal(mine, torch.stack(of_shares, 1).flatten(0, 1))
     assert torch.equal(whole.batch(11)[0], resumed.batch(11)[0])
     assert not torch.equal(whole.batch(11)[0], colour(crop=2, flip=True, seed=1).batch(11)[0])
+
+
+def test_a_square_is_cut_out_around_its_centre() -> None:
+    x, fill = torch.ones(3, 2, 6, 5), torch.full((2, 6, 5), 0.5)
+    found = cut_out(x, 2, torch.tensor([[3, 3], [0, 0], [5, 4]]), fill)
+    squares = [(slice(2, 4), slice(2, 4)), (slice(0, 1), slice(0, 1)), (slice(4, 6), slice(3, 5))]
+    for image, (rows, columns) in zip(found, squares):
+        expected = torch.ones(2, 6, 5)
+        expected[:, rows, columns] = 0.5
+        assert torch.equal(image, expected)
+
+
+def test_mixed_images_have_mixed_labels() -> None:
+    x, labels = torch.rand(4, 1, 2, 2), torch.tensor([0, 1, 2, 2])
+    share = torch.tensor([1.0, 0.75, 0.5, 0.0])
+    blended, target = mixed(x, labels, share, 3)
+    assert torch.equal(blended[0], x[0]) and torch.equal(blended[3], x[1])
+    torch.testing.assert_close(blended[1], 0.75 * x[1] + 0.25 * x[3])
+    assert target.tolist() == [[1, 0, 0], [0, 0.75, 0.25], [0.5, 0, 0.5], [0, 1, 0]]
+
+
+@pytest.mark.parametrize("alpha", [0.2, 1.0, 3.0])
+def test_shares_are_drawn_from_a_beta_distribution(alpha: float) -> None:
+    share = beta(alpha, 20_000, generator("test"))
+    expected = torch.distributions.Beta(alpha, alpha)
+    assert share.mean().item() == pytest.approx(0.5, abs=0.02)
+    assert share.var().item() == pytest.approx(expected.variance.item(), rel=0.05)
+    assert beta(1e-4, 1000, generator("test")).isfinite().all()
+
+
+def test_evaluation_sees_images_and_labels_as_they_are() -> None:
+    data = colour(cutout=3, mixup=1.0)
+    assert data.batch(0)[1].shape == (8, 4)
+    x, labels = (torch.cat(parts) for parts in zip(*data.batches("train")))
+    assert (
+        torch.equal(x, torch.from_numpy(PIXELS["train"]).float() / 255) and labels.tolist() == LABELS["train"].tolist()
+    )
 
 
 def test_labels_stay_with_their_images() -> None:
@@ -112,6 +152,7 @@ def test_digits_are_the_same_ones_with_and_without_labels() -> None:
         ({"labels": {**LABELS, "valid": LABELS["valid"][:-1]}}, r"valid has 9 images and \[8\] labels"),
         ({"classes": 3}, "from 0 to 2"),
         ({"crop": -1}, "crop must be >= 0"),
+        ({"mixup": -0.1}, r"cutout \(pixels\) and mixup must be >= 0, given 0 and -0.1"),
     ],
 )
 def test_what_does_not_fit_is_refused(wrong: dict, says: str) -> None:

@@ -1,6 +1,7 @@
 """Approximators with the form of the hard function, its edges softened: one slope instead of a network.
 
 Fitted freely the slope runs to infinity and the gradient dies, so it is capped; the cap trades bias for variance.
+Where a temperature is usual, as for soft sorting, the slope is one over it: a cap of 4 is a floor of 0.25.
 """
 
 import math
@@ -12,10 +13,15 @@ import torch
 from torch import Tensor, nn
 
 from dab.approximators.dense import Dense
-from dab.hard import Bernoulli, Binary, Levels, Signum, Threshold
+from dab.approximators.soft_assignment import soft_kmeans
+from dab.approximators.soft_sort import soft_map, soft_topk, soft_units
+from dab.hard import Bernoulli, Binary, KMeans, Levels, Signum, Sort, Sort1d, Threshold, TopK
+from dab.hard import out_shape as shape_after
 from dab.hard.binary import mean_of
 
-KNOWN = (Signum, Binary, Bernoulli, Threshold, Levels)
+OF_UNITS = (Signum, Binary, Bernoulli, Threshold, Levels)  # a unit of the output for each of the input
+OF_SAMPLES = (Sort, Sort1d, TopK, KMeans)
+KNOWN = OF_UNITS + OF_SAMPLES
 
 
 class _AtMost(torch.autograd.Function):
@@ -99,17 +105,21 @@ def matched(
     residual: tuple[int, ...] | None = None,
     activation: str = "tanh",
 ) -> Matched:
-    """The matched approximator of Signum, Binary, Bernoulli, Threshold or Levels.
+    """The matched approximator of Signum, Binary, Bernoulli, Threshold, Levels, Sort, Sort1d, TopK or KMeans.
 
     slope       at the start; None: 1, or the cap if that is lower
-    per_unit    a slope for every unit instead of one
+    per_unit    a slope for every unit instead of one; not for the last four, which compare units
     residual    hidden sizes of a dense net added to the form, zero at the start; None: no net
     activation  of the residual
     """
     form = _form(hard)
+    if per_unit and isinstance(hard, OF_SAMPLES):
+        raise ValueError(f"{type(hard).__name__} compares units, so that none has a slope of its own: per_unit=false")
     lowest = cap if cap_start is None else min(cap, cap_start)
     start = min(1.0, lowest) if slope is None else slope
-    net = None if residual is None else Dense(in_shape, in_shape, residual, activation, last_at_zero=True)
+    net = None
+    if residual is not None:
+        net = Dense(in_shape, shape_after(hard, in_shape), residual, activation, last_at_zero=True)
     return Matched(form, cap, cap_start, start, tuple(in_shape) if per_unit else (), net)
 
 
@@ -125,6 +135,14 @@ def _form(hard: nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
             return partial(_logistic, centre=hard.tau)
         case Levels():
             return partial(_levels, edges=hard.edges)
+        case Sort():
+            return partial(soft_map, descending=hard.descending)
+        case Sort1d():
+            return partial(soft_units, descending=hard.descending)
+        case TopK():
+            return partial(soft_topk, k=hard.k)
+        case KMeans():
+            return partial(soft_kmeans, hard=hard)
     known = ", ".join(kind.__name__ for kind in KNOWN)
     raise ValueError(f"matched knows the form of {known}, given {type(hard).__name__}: use dense")
 

@@ -42,12 +42,20 @@ class CIFAR10(LabelledImages):
     pickles in `cifar-10-batches-py`, or `cifar-10-python.tar.gz`, which holds these and is fetched if all are missing.
     """
 
-    def __init__(self, folder: str | Path, crop: int = 0, flip: bool = False, **resident: Unpack[ResidentOptions]):
+    def __init__(
+        self,
+        folder: str | Path,
+        crop: int = 0,
+        flip: bool = False,
+        cutout: int = 0,
+        mixup: float = 0.0,
+        **resident: Unpack[ResidentOptions],
+    ):
         known = arrays(Path(folder))
         x, x_test = (channel_first(known[name]) for name in ("x_train", "x_test"))
         images = with_valid(x, x_test, "cifar10", VALID)
         labels = with_valid(known["y_train"], known["y_test"], "cifar10", VALID)
-        super().__init__(images, labels, CLASSES, crop, flip, **resident)
+        super().__init__(images, labels, CLASSES, crop, flip, cutout, mixup, **resident)
 
 
 def channel_first(x: Bytes) -> Bytes:

@@ -25,9 +25,16 @@ class Digits(Binarized):
 class DigitImages(LabelledImages):
     """The same images in the same split, grey and with labels."""
 
-    def __init__(self, crop: int = 0, flip: bool = False, **resident: Unpack[ResidentOptions]):
+    def __init__(
+        self,
+        crop: int = 0,
+        flip: bool = False,
+        cutout: int = 0,
+        mixup: float = 0.0,
+        **resident: Unpack[ResidentOptions],
+    ):
         grey, labels = digits()
-        super().__init__(split(grey[:, None]), split(labels), CLASSES, crop, flip, **resident)
+        super().__init__(split(grey[:, None]), split(labels), CLASSES, crop, flip, cutout, mixup, **resident)
 
 
 def digits() -> tuple[Bytes, Labels]:

@@ -34,11 +34,19 @@ class FashionMNIST(LabelledImages):
     `folder` itself and where Debian's package dataset-fashion-mnist puts them. Otherwise they are fetched.
     """
 
-    def __init__(self, folder: str | Path, crop: int = 0, flip: bool = False, **resident: Unpack[ResidentOptions]):
+    def __init__(
+        self,
+        folder: str | Path,
+        crop: int = 0,
+        flip: bool = False,
+        cutout: int = 0,
+        mixup: float = 0.0,
+        **resident: Unpack[ResidentOptions],
+    ):
         x, labels, x_test, labels_test = arrays(Path(folder))
         images = with_valid(x[:, None], x_test[:, None], "fashion_mnist", VALID)
         of_images = with_valid(labels, labels_test, "fashion_mnist", VALID)
-        super().__init__(images, of_images, CLASSES, crop, flip, **resident)
+        super().__init__(images, of_images, CLASSES, crop, flip, cutout, mixup, **resident)
 
 
 def arrays(folder: Path) -> list[Bytes]:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from dab.data.dataset import Tensors
 from dab.data.files import Bytes
+from dab.data.mixing import beta, cut_out, mixed
 from dab.data.resident import Resident, ResidentOptions
 from dab.data.shared import Shared
 from dab.keys import generator
@@ -81,7 +82,12 @@ class Images(Augmented, Resident):
 
 
 class LabelledImages(Images):
-    """Batches (x [B, C, H, W] in 0..1, labels [B]), labels from 0 to `classes` - 1."""
+    """Batches (x [B, C, H, W] in 0..1, labels [B]), labels from 0 to `classes` - 1.
+
+    cutout      a square of so many pixels of every training image is replaced by the mean image
+    mixup       training images are blended in pairs, by a share from Beta(mixup, mixup), and their labels as well:
+                then labels of training batches are probabilities [B, classes]
+    """
 
     def __init__(
         self,
@@ -90,8 +96,12 @@ class LabelledImages(Images):
         classes: int,
         crop: int = 0,
         flip: bool = False,
+        cutout: int = 0,
+        mixup: float = 0.0,
         **resident: Unpack[ResidentOptions],
     ):
+        if cutout < 0 or mixup < 0:
+            raise ValueError(f"cutout (pixels) and mixup must be >= 0, given {cutout} and {mixup}")
         for name, pixels in images.items():
             of_split = labels[name]
             if of_split.shape != (len(pixels),) or of_split.min() < 0 or of_split.max() >= classes:
@@ -100,7 +110,19 @@ class LabelledImages(Images):
                     f"{of_split.max()}: there must be one for each image, from 0 to {classes - 1}"
                 )
         super().__init__(images, labels, crop, flip, **resident)
-        self.classes = classes
+        self.classes, self.cutout, self.mixup = classes, cutout, mixup
+
+    def batch(self, step: int) -> Tensors:
+        x, labels = super().batch(step)
+        if self.cutout:
+            random = generator("cutout", self.seed, step, device=self.device)
+            sides = torch.tensor(x.shape[2:], device=self.device)
+            centre = (torch.rand(self.batch_size, 2, generator=random, device=self.device) * sides).long()
+            x = cut_out(x, self.cutout, self.share(centre), self.mean)
+        if self.mixup:
+            share = beta(self.mixup, self.batch_size, generator("mixup", self.seed, step, device=self.device))
+            x, labels = mixed(x, labels, self.share(share), self.classes)
+        return x, labels
 
 
 def windows(x: Tensor, margin: int, top: Tensor, left: Tensor, mirrored: Tensor) -> Tensor:

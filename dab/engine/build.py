@@ -15,6 +15,7 @@ from torch import nn
 
 from dab.bridge import Bridge
 from dab.engine.distributed import Workers
+from dab.engine.optimizers import Together
 from dab.engine.schedules import Schedule
 from dab.engine.targets import ConfigError, locate, options_of, takes
 from dab.estimators.objective import ObjectiveEstimator
@@ -23,6 +24,8 @@ from dab.hard import Categorical
 from dab.keys import key
 from dab.tasks.task import Task
 
+MODEL, APPROXIMATORS, CONTROL = "model", "approximators", "control variates"  # parts that are clipped apart
+
 
 @dataclass
 class Job:
@@ -30,7 +33,7 @@ class Job:
 
     data: Any
     task: Task
-    optimizer: torch.optim.Optimizer
+    optimizer: torch.optim.Optimizer | Together
     schedule: Schedule
 
 
@@ -51,9 +54,18 @@ def build(config: dict[str, Any], workers: Workers, data: Any = None) -> Job:
     """data: given at hand, instead of what the configuration names"""
     data = build_data(config, workers) if data is None else data
     task = build_task(config, data.input_shape).to(workers.device)
-    task.prepare(data)
-    optimizer = make(config, "optimizer", params=parameter_groups(config, task))
-    return Job(data, task, optimizer, make(config, "schedule"))
+    _call("task", task.prepare, {}, data=data)
+    return Job(data, task, build_optimizer(config, task), make(config, "schedule"))
+
+
+def build_optimizer(config: dict[str, Any], task: Task) -> torch.optim.Optimizer | Together:
+    """The configuration's optimizer; where approximators have a learning rate of their own, also an Adam for them."""
+    groups, rate = parameter_groups(config, task), config["trainer"]["approximator_lr"]
+    own = [group for group in groups if group["part"] == APPROXIMATORS] if rate is not None else []
+    if not own:
+        return make(config, "optimizer", params=groups)
+    others = [group for group in groups if group["part"] != APPROXIMATORS]
+    return Together(make(config, "optimizer", params=others), torch.optim.Adam(own, rate))
 
 
 def parameter_groups(config: dict[str, Any], task: Task) -> list[Any]:
@@ -66,12 +78,16 @@ def parameter_groups(config: dict[str, Any], task: Task) -> list[Any]:
     trainer = config["trainer"]
     apart = trainer["clip_apart"] and trainer["clip_norm"] is not None
     scale, decay = trainer["approximator_lr_scale"], trainer["approximator_weight_decay"]
-    approximators = _parameters_of(_approximators(task)) if apart or scale != 1 or decay is not None else {}
+    apart |= scale != 1 or decay is not None or trainer["approximator_lr"] is not None
+    approximators = _parameters_of(_approximators(task)) if apart else {}
     control = {id(p) for m in task.modules() if isinstance(m, ObjectiveEstimator) for p in m.control_parameters()}
+    model = [p for p in task.parameters() if id(p) not in {*approximators, *control}]
+    decayed = [trainer["decay_norms"] or p.dim() > 1 for p in model]  # biases, and scales of norms, have one dimension
     groups = [
-        _group(config, [p for p in task.parameters() if id(p) not in {*approximators, *control}]),
-        _group(config, list(approximators.values()), scale, decay),
-        _group(config, [p for p in task.parameters() if id(p) in control], trainer["control_lr_scale"], 0.0),
+        _group(config, MODEL, [p for p, yes in zip(model, decayed) if yes]),
+        _group(config, MODEL, [p for p, yes in zip(model, decayed) if not yes], decay=0.0),
+        _group(config, APPROXIMATORS, list(approximators.values()), scale, decay),
+        _group(config, CONTROL, [p for p in task.parameters() if id(p) in control], trainer["control_lr_scale"], 0.0),
     ]
     return [group for group in groups if group["params"]]
 
@@ -85,10 +101,10 @@ def _parameters_of(modules: list[nn.Module]) -> dict[int, nn.Parameter]:
 
 
 def _group(
-    config: dict[str, Any], parameters: list[nn.Parameter], scale: float = 1.0, decay: float | None = None
+    config: dict[str, Any], part: str, parameters: list[nn.Parameter], scale: float = 1.0, decay: float | None = None
 ) -> dict[str, Any]:
     """One group of the optimizer. decay: instead of the optimizer's own, which not every one has"""
-    group: dict[str, Any] = {"params": [p for p in parameters if p.requires_grad]}
+    group: dict[str, Any] = {"params": [p for p in parameters if p.requires_grad], "part": part}
     if scale != 1:
         group["lr"] = config["optimizer"]["lr"] * scale
     if decay is not None and "weight_decay" in options_of("optimizer", config["optimizer"]):
@@ -129,6 +145,8 @@ def build_task(config: dict[str, Any], input_shape: tuple[int, ...]) -> Task:
             )
         known = {"code_shape": code_shape, "hard": hard}
         told = {name: value for name, value in known.items() if takes("model", config["model"], name)}
+        if getattr(model_class, "starts_apart", False):
+            torch.manual_seed(key("model", config["seed"]))
         model = make(config, "model", estimator=estimator, input_shape=input_shape, **told)
         return make(config, "task", model=model)
 

@@ -31,6 +31,8 @@ class TrainerSchema:
     control_lr_scale: float = 1.0
     approximator_lr_scale: float = 1.0
     approximator_weight_decay: float | None = None
+    approximator_lr: float | None = None
+    decay_norms: bool = True
     amp: bool = False
     compile: bool = False
     device: str = "auto"
@@ -105,6 +107,11 @@ def _check_trainer(trainer: dict[str, Any]) -> None:
         )
     if trainer["clip_norm"] is not None and trainer["clip_value"] is not None:
         raise ConfigError("trainer.clip_norm and trainer.clip_value exclude each other: set one of them to null")
+    if trainer["approximator_lr"] is not None and trainer["approximator_lr_scale"] != 1:
+        raise ConfigError(
+            "trainer.approximator_lr gives approximators an optimizer of their own, and trainer.approximator_lr_scale "
+            "a share of the model's learning rate: leave one of them at its default"
+        )
     if trainer["device"] not in ("auto", "cpu", "cuda"):
         raise ConfigError(f"trainer.device is {trainer['device']!r}; choose from auto, cpu, cuda")
     threads = trainer["threads"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections import defaultdict
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from dab.engine import best, checkpoint, evaluation
 from dab.engine.best import Best
-from dab.engine.build import Job
+from dab.engine.build import MODEL, Job
 from dab.engine.distributed import Workers
 from dab.engine.loggers import NoLogger
 from dab.engine.meter import Meter
@@ -44,9 +45,16 @@ class Loop:
         self.meter = Meter()
         self.paced = [m for m in job.task.modules() if hasattr(m, "set_progress")]
         self.base_rates = [group["lr"] for group in job.optimizer.param_groups]
-        self.parameters = [p for group in job.optimizer.param_groups for p in group["params"]]
+        self.parts: dict[str, list[nn.Parameter]] = defaultdict(list)
+        for group in job.optimizer.param_groups:
+            self.parts[group.get("part", MODEL)] += group["params"]
         self.bad = torch.zeros((), dtype=torch.bool, device=workers.device)
         self.metrics: Metrics | None = None
+
+    @property
+    def parameters(self) -> list[nn.Parameter]:
+        """All that is trained."""
+        return [p for part in self.parts.values() for p in part]
 
     def fit(self) -> None:
         """Train to the last step; then the best weights are in the task."""
@@ -99,8 +107,8 @@ class Loop:
 
     def _clip(self) -> None:
         if self.options["clip_norm"] is not None:
-            groups = [group["params"] for group in self.job.optimizer.param_groups]
-            for parameters in groups if self.options["clip_apart"] else [self.parameters]:
+            apart = list(self.parts.values()) if self.options["clip_apart"] else [self.parameters]
+            for parameters in apart:
                 nn.utils.clip_grad_norm_(parameters, self.options["clip_norm"])
         elif self.options["clip_value"] is not None:
             nn.utils.clip_grad_value_(self.parameters, self.options["clip_value"])

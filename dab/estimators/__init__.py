@@ -6,10 +6,10 @@ A *layer estimator* is a module that stands where the hard function stands:
 
 `y` is the hard value bit for bit (NoHard excepted: it has none), in the dtype of z, and never z itself: it may be
 changed in place. `penalty` is added to the loss as `penalty.mean()` (`dab.inline(estimator)` does so by itself), and is
-zero where the estimator has none. Bridge, StraightThrough, TrueGradient and NoHard are of this kind and exchange
-freely. So are Gumbel, GumbelRao and ReinMax, which draw the Bernoulli or categorical sample themselves (in training a
-Gumbel that is not straight-through returns a soft one), and VectorQuantization, which also learns the words of its
-hard function, dab.hard.Nearest.
+zero where the estimator has none. Bridge, StraightThrough, TrueGradient, NoHard and Detached (a control: no gradient at
+all) are of this kind and exchange freely. So are Gumbel, GumbelRao and ReinMax, which draw the Bernoulli or categorical
+sample themselves (in training a Gumbel that is not straight-through returns a soft one), and VectorQuantization, which
+also learns the words of its hard function, dab.hard.Nearest.
 
 An *objective estimator* needs the downstream loss itself, and may evaluate it several times:
 
@@ -28,6 +28,7 @@ dab/hard/__init__.py has it.
 """
 
 from dab.bridge import Bridge
+from dab.estimators.detached import Detached
 from dab.estimators.disarm import Arm, Disarm
 from dab.estimators.gumbel import Gumbel
 from dab.estimators.gumbel_rao import GumbelRao
@@ -44,6 +45,7 @@ from dab.estimators.vector_quantization import VectorQuantization
 __all__ = [
     "Arm",
     "Bridge",
+    "Detached",
     "Disarm",
     "Gumbel",
     "GumbelRao",

@@ -49,18 +49,27 @@ class KMeans(nn.Module):
             self.register_buffer("uniforms", draws, persistent=False)
 
     def forward(self, z: Tensor) -> Tensor:
-        shape = (z.shape[0], *self.out_shape(tuple(z.shape[1:])))
         with full_precision(z):
-            x = self._swap(z.to(working_dtype(z)).flatten(2))  # [B, N, D]
+            x = self.as_points(z.to(working_dtype(z)))  # [B, N, D]
             mean = x.mean(1, keepdim=True)
             x = x - mean  # distances by products lose digits far from the origin
-            centres = lloyd(x, self._centres(x), self.iterations)  # [B, k, D]
+            centres = lloyd(x, self.first_centres(x), self.iterations)  # [B, k, D]
             if self.output == "quantized":
                 index = nearest(x, centres)  # [B, N]
                 centres = centres.gather(1, index.unsqueeze(-1).expand_as(x))  # [B, N, D]
-            return self._swap(centres + mean).reshape(shape).to(z.dtype)
+            return self.from_points(centres + mean, z)
 
-    def _centres(self, x: Tensor) -> Tensor:
+    def as_points(self, z: Tensor) -> Tensor:
+        """[B, C, H, W] → [B, N, D]"""
+        self.out_shape(tuple(z.shape[1:]))  # refuses too large a k
+        return self._swap(z.flatten(2))
+
+    def from_points(self, points: Tensor, z: Tensor) -> Tensor:
+        """All points, or k centroids, as the output for z.  [B, N or k, D] → [B, ...]"""
+        return self._swap(points).reshape(z.shape[0], *self.out_shape(tuple(z.shape[1:]))).to(z.dtype)
+
+    def first_centres(self, x: Tensor) -> Tensor:
+        """By the rule of `start`.  [B, N, D] with mean 0 → [B, k, D]"""
         return farthest_points(x, self.k) if self.start == "farthest" else plus_plus(x, self.uniforms.to(x.dtype))
 
     def _swap(self, t: Tensor) -> Tensor:

@@ -114,6 +114,11 @@ def resnet18(channels: int, units: int, activation: str) -> nn.Module:
     net = torchvision.models.resnet18(num_classes=units)
     if channels != 3:
         net.conv1 = nn.Conv2d(channels, 64, 7, 2, 3, bias=False)
+    return with_activation(net, activation)
+
+
+def with_activation(net: nn.Module, activation: str) -> nn.Module:
+    """The same network with another activation in the place of every ReLU."""
     for module in list(net.modules()):
         for name, child in module.named_children():
             if isinstance(child, nn.ReLU):

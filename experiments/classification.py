@@ -1,0 +1,190 @@
+"""The classification study: hard functions inside a Resnet18 for CIFAR10, and every gradient through them."""
+
+from __future__ import annotations
+
+from experiments import tables
+from experiments.blocks import Heading, Part, Table, Text, part
+from experiments.figures import training_curves
+from experiments.numbers import human
+from experiments.results import Metric, Place, Results
+from experiments.statistics import PAIRED_RULE, RULE, compare_paired, paired, printed
+from experiments.study import Cell, Study, grid, once, pick
+
+ACCURACY = Metric("test/accuracy", factor=100)
+VALID = ACCURACY.on("valid")
+SEEDS, MORE_SEEDS = (0, 1, 2), (3, 4)
+MODERN, PRINTED, DENSE_NET = "modern", "printed", "dense"  # columns: two recipes for the Resnet, and the dense net
+COLUMNS = {MODERN: "", PRINTED: "recipe=paper"}
+
+# What each row is called, and its command but for the recipe and the seed.
+CIFAR, DENSE = "experiment=classification/cifar10", "experiment=classification/dense"
+HARD = {
+    "Sort": "hard=sort",
+    "Signum": "hard=signum",
+    "K-Means": "hard=kmeans",  # before a pooled head, as the paper may have had it: invisible, but for its gradient
+    "K-Means, flat": "hard=kmeans model.head=flat",
+    "Centroids": "hard=kmeans hard.output=centroids",
+    **{f"Topk {k}": f"hard=topk hard.k={k}" for k in (1, 2, 3)},
+}
+BRIDGE, TRUE, STRAIGHT = "dense bridge", "true gradient", "straight-through"
+WAYS = {
+    BRIDGE: "",
+    TRUE: "estimator=true_gradient",
+    STRAIGHT: "estimator=straight_through",
+    "matched": "approximator=matched",
+    "lines": "approximator=lines",
+    "convolutional": "approximator=conv",
+    "fitted": "estimator=fitted",
+    "frozen random bridge": "approximator.frozen=true",
+    "detached": "estimator=detached",
+}
+LEARNED = (BRIDGE, "matched", "lines", "convolutional", "fitted")
+CONTROLS = ("frozen random bridge", "detached")
+TRAINED = {
+    "Sort": (TRUE, *LEARNED, *CONTROLS),
+    "Signum": (STRAIGHT, BRIDGE, "matched", "convolutional", "fitted", *CONTROLS),
+    "K-Means, flat": (TRUE, STRAIGHT, BRIDGE, "matched", "convolutional"),
+    "Topk 2": (TRUE, BRIDGE, "matched", "lines"),
+    "Topk 1": (TRUE,),
+    "Topk 3": (TRUE,),
+    "Centroids": (TRUE, BRIDGE, "matched"),
+    "K-Means": (BRIDGE,),
+}
+POOLED, FLAT = "Baseline, pooled", "Baseline, flat"
+SORT, SORT_TRUE = f"Sort, {BRIDGE}", f"Sort, {TRUE}"
+ROWS = {
+    POOLED: f"{CIFAR} estimator=no_hard",
+    FLAT: f"{CIFAR} estimator=no_hard model.head=flat",
+    **{f"{hard}, {way}": f"{CIFAR} {HARD[hard]} {WAYS[way]}" for hard, ways in TRAINED.items() for way in ways},
+}
+ON_POOLED = ("Signum", f"K-Means, {BRIDGE}")
+HEADS = {row: POOLED if row.startswith(ON_POOLED) else FLAT for row in ROWS}  # the baseline with the same head
+NO_HARD = "Dense net, no hard function"
+DENSE_ROWS = {
+    NO_HARD: f"{DENSE} estimator=no_hard",
+    f"Dense net, signum, {BRIDGE}": f"{DENSE} hard=signum",
+    f"Dense net, signum, {STRAIGHT}": f"{DENSE} hard=signum estimator=straight_through",
+    f"Dense net, sort1d, {BRIDGE}": f"{DENSE} hard=sort1d",
+    f"Dense net, sort1d, {TRUE}": f"{DENSE} hard=sort1d estimator=true_gradient",
+    "Dense net, signum, detached": f"{DENSE} hard=signum estimator=detached",
+}
+FIRST = (POOLED, FLAT, SORT_TRUE, SORT)
+FIVE = (POOLED, SORT, SORT_TRUE)
+SIGNUM, TOPK, KMEANS = f"Signum, {BRIDGE}", f"Topk 2, {BRIDGE}", f"K-Means, {BRIDGE}"
+THEIRS = {POOLED: (92.87, 0.06), SIGNUM: (91.95, 0.07), SORT: (92.93, 0.10), TOPK: (92.21, 0.14), KMEANS: (91.97, 0.16)}
+PAPER = printed(COLUMNS, {row: (number, number) for row, number in THEIRS.items()}, samples=200 * 45_000)
+
+
+def gradients() -> list[tuple[str, str]]:
+    """Row against row of one function: every way against the best known one, learned ones against the controls."""
+    pairs = []
+    for hard, ways in TRAINED.items():
+        known = next((way for way in (TRUE, STRAIGHT) if way in ways), None)
+        pairs += [(f"{hard}, {way}", f"{hard}, {known}") for way in ways if known not in (None, way)]
+        bridges = [way for way in LEARNED if way in ways and BRIDGE in ways]
+        pairs += [(f"{hard}, {way}", f"{hard}, {BRIDGE}") for way in bridges if way != BRIDGE]
+        pairs += [(f"{hard}, {BRIDGE}", f"{hard}, {way}") for way in CONTROLS if way in ways]
+    return pairs
+
+
+def cells(scale: str) -> list[Cell]:
+    """In the order they are worth running: whole comparisons first."""
+    modern, dense = pick(COLUMNS, MODERN), {DENSE_NET: ""}
+    if scale == "smoke":
+        few = pick(ROWS, *FIRST, "Sort, matched", "Sort, detached", f"K-Means, flat, {STRAIGHT}")
+        twice = grid(pick(ROWS, *FIRST), modern, (1,))  # enough to see a spread
+        return [*grid(few, modern, (0,)), *twice, *grid(pick(DENSE_ROWS, NO_HARD), dense, (0,))]
+    return once(
+        grid(pick(ROWS, *FIRST), modern, SEEDS),
+        grid(ROWS, modern, SEEDS[:1]),
+        grid(pick(ROWS, *FIVE), modern, MORE_SEEDS),
+        grid(ROWS, modern, SEEDS[1:]),
+        grid(DENSE_ROWS, dense, SEEDS),
+        grid(pick(ROWS, *THEIRS), pick(COLUMNS, PRINTED), SEEDS),
+    )
+
+
+REDUCED = (
+    " **Reduced**: an eighth of the width (176 k parameters instead of 11 M) and six epochs; the last map is 4x4 as at "
+    "full width."
+)
+INTRODUCTION = (
+    "CIFAR10, test accuracy in percent, mean ± standard deviation (seeds); a hard function after the last block of a "
+    "Resnet18, one recipe for all rows (SGD with Nesterov momentum, one cycle, label smoothing 0.1, crops and flips; "
+    "approximators have an Adam of their own). *In training alone*: parameters of the approximator. Rows of one seed "
+    "share initial weights wherever shapes agree, data order and augmentation. Sort, top-k and centroids are read out "
+    "flat (all of the map), as is *Baseline, flat*; signum and *K-Means* are pooled, as is *Baseline, pooled*. Before "
+    "a pooled head k-means cannot be seen at all: the mean of the centroids over the places is the mean of the points. "
+    "That row only tells what its gradient does."
+)
+TITLES = {
+    MODERN: "Hard functions after block 4",
+    PRINTED: "The paper's recipe: Adam 1e-4, constant",
+    DENSE_NET: "A dense net (the paper's text: about ten points)",
+}
+NUMBERS = [tables.PARAMETERS, tables.MORE_PARAMETERS, tables.STEP]
+TABLE = tables.full(PAPER, "accuracy", ACCURACY, more=NUMBERS)
+
+
+def render(results: Results) -> list[Part]:
+    if not any(results):
+        return []
+    opening = INTRODUCTION + (REDUCED if results.scale != "paper" else "")
+    parts: list[Part] = [[Heading("Classification: CIFAR10", level=1), Text(opening), Text(RULE), Text(PAIRED_RULE)]]
+    for column, title in TITLES.items():
+        table = tables.row_table(results.column(column), TABLE, f"CIFAR10, {title}", file=f"cifar10_{column}")
+        parts.append(part(Heading(title), table))
+    against_dense = [(row, NO_HARD) for row in DENSE_ROWS if row != NO_HARD]
+    return [
+        *parts,
+        comparison(results, "Does a hard function help?", [(row, HEADS[row]) for row in ROWS], MODERN),
+        comparison(results, "Which gradient?", gradients(), MODERN),
+        cheapest(results),
+        comparison(results, "Does it help a dense net?", against_dense, DENSE_NET),
+        curves(results),
+    ]
+
+
+def comparison(results: Results, title: str, pairs: list[tuple[str, str]], column: str) -> Part:
+    apart = [pair for pair in pairs if pair[0] != pair[1]]
+    lines = tables.compared(results, apart, ACCURACY, (column, ""), judge=compare_paired)
+    return part(Heading(title), Table(("row", "against", "is"), lines))
+
+
+def cheapest(results: Results) -> Part:
+    """Of the approximators of sort, the cheapest that is not behind the paper's."""
+    dense, others = results.at(SORT, MODERN), results.among([f"Sort, {way}" for way in LEARNED], MODERN)
+    if not dense or len(others) < 2:
+        return []
+    level = [place for place in others if place is dense or not behind(place, dense)]
+    least = min(level, key=lambda place: place.step_seconds)
+    own, theirs = (place.parameters[0] - place.parameters[1] for place in (least, dense))
+    text = (
+        f"Of {len(others)} approximators of sort, {len(level)} are not behind the dense one. Of these *{least.row}* "
+        f"has the cheapest step: {1000 * least.step_seconds:.0f} ms against {1000 * dense.step_seconds:.0f} ms, with "
+        f"{human(own)} parameters in training alone against {human(theirs)}."
+    )
+    return [Text(text)]
+
+
+def behind(one: Place, two: Place) -> bool:
+    """Whether the interval of a lead, seed against seed, lies below zero."""
+    pair = paired(one.sample(ACCURACY), two.sample(ACCURACY))
+    return pair.leads.n > 1 and pair.interval[1] < 0
+
+
+def curves(results: Results) -> Part:
+    drawn: Part = []
+    what = ("cifar10", "Validation accuracy against steps", "CIFAR10, sort after block 4")
+    rows = [FLAT, *(f"Sort, {way}" for way in TRAINED["Sort"])]
+    drawn += training_curves(*what, results.among(rows, MODERN), ("step", "steps"), (VALID, "validation accuracy, %"))
+    return drawn
+
+
+def headline(results: Results) -> Table:
+    places = {row: results.at(row, MODERN) for row in (POOLED, FLAT, SORT, SORT_TRUE, SIGNUM)}
+    title = "CIFAR10, Resnet18" + (" (reduced)" if results.scale != "paper" else "")
+    return tables.headline(title, places, tables.measured("test accuracy, %", ACCURACY), tables.STEP)
+
+
+STUDY = Study("classification/cifar10", cells, render, headline)

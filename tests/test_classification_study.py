@@ -1,0 +1,112 @@
+"""The studies of classification: what is run in which order, and what is said about it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from experiments import ablation, classification
+from experiments.blocks import Figure
+from experiments.classification import BRIDGE, FIRST, FLAT, MODERN, POOLED, SORT, SORT_TRUE
+from experiments.figures import draw_changed
+from experiments.printers import markdown
+from experiments.results import Results
+from experiments.runs import run_of
+from experiments.study import Cell, Records
+
+BOTH = pytest.mark.parametrize("study", [classification, ablation], ids=["table", "ablation"])
+
+
+@BOTH
+def test_cells_are_distinct_and_every_row_composes(study) -> None:
+    for scale in ("smoke", "cpu", "paper"):
+        cells = study.cells(scale)
+        assert len({cell.id for cell in cells}) == len(cells)
+    first = {(cell.row, cell.column): cell for cell in study.cells("cpu")}
+    assert len({run_of(cell, "cpu").hash for cell in first.values()}) == len(
+        {cell.overrides for cell in first.values()}
+    )
+
+
+def test_comparisons_name_rows_that_exist() -> None:
+    assert {row for pair in classification.gradients() for row in pair} <= set(classification.ROWS)
+    assert {row for row, _ in classification.PAPER} <= set(classification.ROWS)
+    for column, pairs in ablation.PAIRS.items():
+        assert {row for pair in pairs for row in pair} <= set(ablation.COLUMNS[column])
+
+
+def test_all_rows_of_the_resnet_have_one_budget_and_one_width() -> None:
+    cells = [c for c in classification.cells("cpu") if c.column == MODERN and c.seed == 0]
+    made = [run_of(cell, "cpu").config for cell in [*cells, *(c for c in ablation.cells("cpu") if c.seed == 0)]]
+    assert {(c["trainer"]["steps"], c["trainer"]["batch_size"], c["model"]["width"]) for c in made} == {(2106, 128, 8)}
+    assert {c["task"]["label_smoothing"] for c in made} == {0.1}
+
+
+def test_whole_comparisons_come_first() -> None:
+    cells = classification.cells("cpu")
+    assert {cell.row for cell in cells[:12]} == set(FIRST) and {cell.seed for cell in cells[:12]} == {0, 1, 2}
+    seeds = {
+        row: {c.seed for c in cells if (c.row, c.column) == (row, MODERN)} for row in (POOLED, SORT, SORT_TRUE, FLAT)
+    }
+    assert [len(of_row) for of_row in seeds.values()] == [5, 5, 5, 3]
+
+
+@pytest.fixture
+def invented(tmp_path: Path):
+    """Records of made-up runs, as their result.json would look; `lead` points of accuracy are added by row."""
+
+    def make(cells: Iterable[Cell], scale: str, **lead: float) -> Results:
+        cells, records = list(cells), Records(tmp_path / "invented")
+        records.folder.mkdir(exist_ok=True)
+        for number, cell in enumerate(cells):
+            end = 0.7 + 0.01 * cell.seed + 0.001 * (number % 3) + lead.get(cell.row, 0.0)
+            curve = {"step": [1, 2], "valid/accuracy": [0.5, end], "cpu_seconds": [1.0, 2.0]}
+            names = ("gradient_norm", "gradient_norm_after", "gradient_cosine", "emd", "inverted_pairs")
+            curve |= {f"train/{name}": [0.5, 0.25] for name in names}
+            bridge = 500 if BRIDGE in cell.row else 20
+            record = {"metrics": {"test/accuracy": end}, "curve": curve, "samples": 256, "steps": 2}
+            record |= {"train_seconds": 2.0, "cpu_seconds": 2.0 + bridge / 100, "device": "cpu", "threads": 1}
+            record |= {"world": 1, "best": {"metric": "valid/accuracy", "value": end}}
+            record |= {"parameters": {"training": 1000 + bridge, "inference": 1000}}
+            records.path(cell).write_text(json.dumps(record))
+        return Results(records, cells, scale)
+
+    return make
+
+
+@BOTH
+@pytest.mark.parametrize("scale", ["smoke", "cpu"])
+def test_a_study_renders_all_of_its_records(study, scale: str, invented, tmp_path: Path) -> None:
+    parts = study.render(invented(study.cells(scale), scale))
+    text = markdown(parts)
+    assert "not run yet" not in text and "duced" in text and "| is |" in text and "ms a step" in text
+    figures = [block for part in parts for block in part if isinstance(block, Figure)]
+    assert len(figures) == (3 if study is ablation else 1)
+    if scale == "smoke":
+        draw_changed(figures[-1:], tmp_path)
+        assert (tmp_path / figures[-1].file).stat().st_size > 5000
+
+
+@BOTH
+def test_a_study_without_records_says_nothing(study, tmp_path: Path) -> None:
+    nothing = Results(Records(tmp_path / "nothing"), study.cells("cpu"), "cpu")
+    assert study.render(nothing) == [] and not study.STUDY.headline(nothing).rows
+
+
+def test_the_cheapest_approximator_that_loses_nothing(invented) -> None:
+    cells = [c for c in classification.cells("cpu") if c.row.startswith("Sort, ") and c.column == MODERN]
+    bad = {"Sort, matched": -0.3, "Sort, lines": -0.3, "Sort, fitted": -0.3}
+    (block,) = classification.cheapest(invented(cells, "cpu", **bad))
+    assert "Of 5 approximators of sort, 2 are not behind the dense one. Of these *Sort, convolutional*" in block.text
+    assert "with 20 parameters in training alone against 500" in block.text
+
+
+def test_rows_are_compared_with_the_baseline_of_their_head(invented) -> None:
+    cells = [c for c in classification.cells("cpu") if c.column == MODERN]
+    text = markdown(classification.render(invented(cells, "cpu", **{SORT: 0.2})))
+    (line,) = [line for line in text.splitlines() if line.startswith(f"| {SORT} | {FLAT} |")]
+    assert "ahead by 20" in line
+    assert f"| Signum, {BRIDGE} | {POOLED} |" in text and f"| {POOLED} | {POOLED} |" not in text
