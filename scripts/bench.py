@@ -20,8 +20,10 @@ from typing import Any
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # as train.py does
 
 import torch
+from bench_classification import image_noise, measure_functions, measure_kmeans, measure_resnet
 from bench_compress import measure_compress
 from bench_images import measure_images
+from bench_loops import ROOT, Timed, bare_loop, bare_step, configuration, interleaved, our_loop, ratio
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset
@@ -29,55 +31,14 @@ from torch.utils.data import DataLoader, Dataset
 from dab import strip
 from dab.data.binarized import Binarized
 from dab.data.images import LabelledImages
-from dab.engine.build import Job, build
-from dab.engine.compose import resolve
+from dab.engine.build import build
 from dab.engine.distributed import Workers
 from dab.engine.host import keep_freed_memory
-from dab.engine.loggers import NoLogger
-from dab.engine.loop import Loop, Stop
-from dab.engine.progress import Silent
-from dab.engine.run import Run
 from dab.metrics.codes import code_statistics
 from dab.metrics.images import msssim_shrink, msssim_upsampled
 from dab.metrics.probe import knn, linear_probe
 
-ROOT = Path(__file__).resolve().parents[1]
-CHUNK = 20  # steps between two changes of sides
 DENSITY = ("bridge_dense", "bridge_matched", "gumbel", "gumbel_rao", "reinmax", "disarm", "rebar", "relax")
-Timed = Callable[[], None]
-
-
-def configuration(*overrides: str) -> dict[str, Any]:
-    return resolve(ROOT / "conf", ["trainer.batch_size=1024", "logger=none", *overrides])
-
-
-def our_loop(config: dict[str, Any], data: Any = None) -> Timed:
-    """A step of the engine, with everything it does between two log lines."""
-    job = build(config, Workers(), data)
-    loop = Loop(job, Run(config), Workers(), Stop(), NoLogger(), Silent(config["trainer"]["steps"]))
-
-    def step() -> None:
-        loop._train_step(job.task)
-        if loop.step % config["trainer"]["log_every"] == 0:
-            loop.meter.read(loop.workers)
-
-    return step
-
-
-def bare_step(job: Job, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-    loss, logs = job.task(batch)
-    job.optimizer.zero_grad(set_to_none=True)
-    loss.backward()
-    job.optimizer.step()
-    return loss, logs
-
-
-def bare_loop(config: dict[str, Any], data: Any = None) -> Timed:
-    """The same model and optimizer over batches made beforehand: nothing but forward, backward and update."""
-    job = build(config, Workers(), data)
-    batches = [job.data.batch(step) for step in range(CHUNK)]
-    count = iter(range(10**9))
-    return lambda: bare_step(job, batches[next(count) % CHUNK]) and None
 
 
 class PerSample(Dataset[tuple[Tensor, Tensor]]):
@@ -133,26 +94,6 @@ def plain_vae(batch_size: int = 128) -> Timed:
         optimizer.step()
 
     return step
-
-
-def interleaved(sides: dict[str, Timed], rounds: int) -> dict[str, list[float]]:
-    """Seconds per step of each side, one value per round."""
-    for step in sides.values():
-        for _ in range(5):
-            step()
-    times: dict[str, list[float]] = {name: [] for name in sides}
-    for _ in range(rounds):
-        for name, step in sides.items():
-            start = time.perf_counter()
-            for _ in range(CHUNK):
-                step()
-            times[name].append((time.perf_counter() - start) / CHUNK)
-    return times
-
-
-def ratio(times: dict[str, list[float]], of: str, to: str) -> float:
-    """How fast `of` is in terms of `to`: above 1 is faster."""
-    return statistics.median(t / o for o, t in zip(times[of], times[to]))
 
 
 def matmul_floor(config: dict[str, Any]) -> Timed:
@@ -216,15 +157,17 @@ def measure_imports(rounds: int) -> dict[str, float]:
     }
 
 
-def peak_memory(estimator: str) -> float:
-    """Megabytes that training steps of batch 16384 add to a fresh process."""
-    code = f"import sys; sys.path.insert(0, 'scripts'); import bench; bench.print_memory({estimator!r})"
+def peak_memory(*overrides: str) -> float:
+    """Megabytes that training steps add to a fresh process."""
+    code = f"import sys; sys.path.insert(0, 'scripts'); import bench; bench.print_memory(*{overrides!r})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     return float(done.stdout)
 
 
-def print_memory(estimator: str) -> None:
-    job = build(configuration(f"estimator={estimator}", "trainer.batch_size=16384"), Workers())
+def print_memory(*overrides: str) -> None:
+    torch.set_num_threads(1)
+    config = configuration(*overrides)
+    job = build(config, Workers(), image_noise(config) if "classification" in config["name"] else None)
     Path("/proc/self/clear_refs").write_text("5")  # Linux: forget the peak that building has left
     before = _peak_kilobytes()
     for step in range(3):
@@ -235,6 +178,23 @@ def print_memory(estimator: str) -> None:
 def _peak_kilobytes() -> int:
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+
+
+def measure_memory() -> dict[str, float]:
+    """A bridge against straight-through: of the dense sorter, and after the last block of a Resnet18."""
+    sides = {
+        "dense sorter, batch 16384": ("trainer.batch_size=16384",),
+        "Resnet18 of width 8, batch 128": (
+            "experiment=classification/cifar10",
+            "hard=signum",
+            "trainer.batch_size=128",
+        ),
+    }
+    table = {}
+    for name, overrides in sides.items():
+        bridge, plain = (peak_memory(*overrides, f"estimator={e}") for e in ("bridge", "straight_through"))
+        table |= {f"peak MB of a bridge step, {name}": bridge, f"bridge / straight-through, {name}": bridge / plain}
+    return table
 
 
 def measure(rounds: int, length: int, threads: int) -> dict[str, float]:
@@ -338,13 +298,14 @@ def main() -> None:
     table[f"{cores} threads"] |= measure_loader(arguments.rounds, arguments.length, cores)
     table["density, 1 thread: 784-200-200-200-784, batch 128"] = measure_density(arguments.rounds, 1)
     table["FashionMNIST autoencoder, 1 thread: 78 bits, batch 128"] = measure_codes(arguments.rounds, 1)
+    table["CIFAR10 Resnet18 of width 8, 1 thread: batch 128"] = measure_resnet(arguments.rounds, 1)
+    table["forward of 128 maps of 512x4x4, 1 thread"] = measure_functions(arguments.rounds, 1)
+    table["k-means of 16 points to 10, 1 thread"] = measure_kmeans(1)
     table["photos of 640x480 to 512x512, per core"] = measure_images(arguments.rounds)
     table["examining a run, 1 thread"] = measure_metrics(1)
     table["dab.compress, 1 thread: a folder, 49 trits an image"] = measure_compress()
     table["import"] = measure_imports(5)
-    memory = {name: peak_memory(name) for name in ("bridge", "straight_through")}
-    table["memory"] = {f"peak MB of a {name} step, batch 16384": mb for name, mb in memory.items()}
-    table["memory"]["bridge / straight-through"] = memory["bridge"] / memory["straight_through"]
+    table["memory"] = measure_memory()
     load = os.getloadavg()[0]
     print(f"dense sorter, T = {arguments.length}, batch 1024; load average {load:.1f} on {cores} cores")
     for group, rows in table.items():

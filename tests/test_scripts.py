@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
 
 import bench  # noqa: E402
+import bench_classification  # noqa: E402
 import bench_compress  # noqa: E402
 import bench_images  # noqa: E402
 import codec_floor  # noqa: E402
@@ -118,3 +119,22 @@ def test_install_script_is_valid_shell() -> None:
 def test_bench_of_codes_compares_with_the_bare_model() -> None:
     speed, against_bare = bench.measure_codes(1, torch.get_num_threads()).values()
     assert speed > 0 and against_bare > 0
+
+
+def test_bench_of_classification_measures_steps_functions_and_k_means(monkeypatch) -> None:
+    few = {name: bench_classification.ROWS[name] for name in ("no hard function", "sort, matched")}
+    monkeypatch.setattr(bench_classification, "ROWS", few)
+    monkeypatch.setattr(bench_classification, "resnet", small_resnet)
+    steps = bench_classification.measure_resnet(1, torch.get_num_threads())
+    functions = bench_classification.measure_functions(1, torch.get_num_threads(), batch=2, channels=3)
+    assert (
+        len(steps) == 3 and len(functions) == 5 and all(value > 0 for value in (*steps.values(), *functions.values()))
+    )
+    clusters = bench_classification.measure_kmeans(torch.get_num_threads(), batch=8, channels=16)
+    assert all(value == pytest.approx(1, abs=0.25) for name, value in clusters.items() if "inertia" in name)
+
+
+def small_resnet(words: str) -> dict:
+    return bench.configuration(
+        "experiment=classification/cifar10", "trainer.batch_size=4", "model.width=1", *words.split()
+    )
