@@ -12,7 +12,7 @@ from torch.func import functional_call, grad, vmap
 
 import dab
 from dab.hard import Bernoulli, Binary, KMeans, Levels, Signum, Sort, Sort1d, Threshold, TopK
-from dab.hard.kmeans import farthest_points, lloyd
+from dab.hard.kmeans import Points, farthest_points, lloyd
 
 EVERY = [
     (Signum(), (6,), math.log2(3)),
@@ -192,15 +192,17 @@ def test_topk_is_the_front_of_sort(height: int, width: int, k: int) -> None:
 
 
 @pytest.mark.parametrize("points", ["positions", "channels"])
-def test_kmeans_equals_scikit_learn(points: str) -> None:
+@pytest.mark.parametrize("channels", [12, 40])  # fewer and more coordinates than points
+def test_kmeans_equals_scikit_learn(points: str, channels: int) -> None:
     torch.manual_seed(0)
-    z = torch.randn(4, 12, 5, 5, dtype=torch.double) + 100  # far from the origin
+    z = torch.randn(4, channels, 5, 5, dtype=torch.double) + 100  # far from the origin
     quantized = KMeans(5, 7, points)(z).flatten(2)
     centroids = KMeans(5, 7, points, "centroids")(z).flatten(2)
     x, quantized = (t.flatten(2) if points == "channels" else t.flatten(2).mT for t in (z, quantized))
     centroids = centroids if points == "channels" else centroids.mT
     mean = x.mean(1, keepdim=True)
-    start = farthest_points(x - mean, 5) + mean
+    points = Points(x - mean)
+    start = points.chosen(farthest_points(points, 5)) @ x
     for i in range(4):
         oracle = ScikitKMeans(5, init=start[i].numpy(), n_init=1, max_iter=7, tol=0.0, algorithm="lloyd").fit(
             x[i].numpy()
@@ -249,8 +251,9 @@ def test_kmeans_with_as_many_clusters_as_points_changes_nothing() -> None:
 
 
 def test_an_empty_cluster_keeps_its_centre() -> None:
-    x = torch.tensor([[[0.0], [1.0]]])
-    assert lloyd(x, torch.tensor([[[0.0], [1.0], [50.0]]]), 3).tolist() == [[[0.0], [1.0], [50.0]]]
+    x = torch.tensor([[[-1.0], [1.0]]])
+    weights = torch.tensor([[[1.0, 0.0], [0.0, 1.0], [0.0, 50.0]]])  # the last centre is far from both points
+    assert torch.equal(lloyd(Points(x), weights, 3), weights)
     same = torch.ones(1, 2, 4, 4)  # all points equal: every cluster but one is empty
     assert torch.equal(KMeans(3)(same), same)
 

@@ -1,10 +1,9 @@
 """k-means with soft edges: points belong to all centres, to near ones more."""
 
-import torch
 from torch import Tensor
 
 from dab.hard import KMeans
-from dab.hard.kmeans import lloyd
+from dab.hard.kmeans import Points
 
 STAY = 1e-6  # how many points a cluster's last centre is worth: one without points keeps it
 
@@ -18,10 +17,9 @@ def soft_kmeans(z: Tensor, slope: Tensor, hard: KMeans) -> Tensor:
     x = hard.as_points(z)  # [B, N, D]
     mean = x.mean(1, keepdim=True)
     x = x - mean
-    centres = hard.first_centres(x)  # [B, k, D]
+    centres = hard.weights(Points(x), max(0, hard.iterations - 1)) @ x  # [B, k, D]
     if hard.iterations:
-        with torch.no_grad():
-            before = lloyd(x, centres, hard.iterations - 1).detach()
+        before = centres.detach()
         share = shares(x, before, slope)  # [B, N, k]
         centres = (share.mT @ x + STAY * before) / (share.sum(1).unsqueeze(-1) + STAY)
     if hard.output == "quantized":

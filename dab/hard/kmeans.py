@@ -53,11 +53,18 @@ class KMeans(nn.Module):
             x = self.as_points(z.to(working_dtype(z)))  # [B, N, D]
             mean = x.mean(1, keepdim=True)
             x = x - mean  # distances by products lose digits far from the origin
-            centres = lloyd(x, self.first_centres(x), self.iterations)  # [B, k, D]
-            if self.output == "quantized":
-                index = nearest(x, centres)  # [B, N]
-                centres = centres.gather(1, index.unsqueeze(-1).expand_as(x))  # [B, N, D]
-            return self.from_points(centres + mean, z)
+            points = Points(x)
+            weights = self.weights(points, self.iterations)  # [B, k, N]
+            return self.from_points(self._values(points, weights, x) + mean, z)
+
+    def _values(self, points: "Points", weights: Tensor, x: Tensor) -> Tensor:
+        """The centres, or every point's own.  [B, k or N, D]"""
+        if self.output == "centroids":
+            return weights @ x
+        index = points.nearest(weights)
+        if points.pairs is None:
+            return _rows(weights @ x, index)
+        return (x.mT @ _rows(weights, index).mT).mT  # lies in memory as z does
 
     def as_points(self, z: Tensor) -> Tensor:
         """[B, C, H, W] → [B, N, D]"""
@@ -68,9 +75,11 @@ class KMeans(nn.Module):
         """All points, or k centroids, as the output for z.  [B, N or k, D] → [B, ...]"""
         return self._swap(points).reshape(z.shape[0], *self.out_shape(tuple(z.shape[1:]))).to(z.dtype)
 
-    def first_centres(self, x: Tensor) -> Tensor:
-        """By the rule of `start`.  [B, N, D] with mean 0 → [B, k, D]"""
-        return farthest_points(x, self.k) if self.start == "farthest" else plus_plus(x, self.uniforms.to(x.dtype))
+    def weights(self, points: "Points", iterations: int) -> Tensor:
+        """The centres after so many steps, as weighted means of the points.  → [B, k, N]"""
+        farthest = self.start == "farthest"
+        first = farthest_points(points, self.k) if farthest else plus_plus(points, self.uniforms)
+        return lloyd(points, points.chosen(first), iterations)
 
     def _swap(self, t: Tensor) -> Tensor:
         return t.transpose(1, 2) if self.points == "positions" else t  # [B, C, HW] ↔ points first
@@ -94,49 +103,87 @@ class KMeans(nn.Module):
         return f"k={self.k}, iterations={self.iterations}, points={self.points}, output={self.output}{start}"
 
 
-def farthest_points(x: Tensor, k: int) -> Tensor:
-    """k points of each sample, far from one another.  x: [B, N, D] with mean 0 → [B, k, D]"""
-    centres: list[Tensor] = []
-    gap = x.square().sum(-1)  # [B, N]: squared distance to the mean, later to the nearest centre
-    for step in range(k):
-        index = gap.argmax(1)[:, None, None].expand(-1, 1, x.shape[-1])
-        centres.append(x.gather(1, index))  # [B, 1, D]
-        distance = (x - centres[-1]).square().sum(-1)
-        gap = distance if step == 0 else torch.minimum(gap, distance)
-    return torch.cat(centres, 1)
+class Points:
+    """The points of every sample, [B, N, D] with mean 0, and the distances of centres that are weighted means of them.
 
+    Distances take inner products alone. Where a sample has fewer points than coordinates, those of all pairs are
+    computed once, and no step looks at coordinates again.
+    """
 
-def plus_plus(x: Tensor, uniforms: Tensor) -> Tensor:
-    """k points of each sample by greedy k-means++.  x: [B, N, D], uniforms: [k, draws] → [B, k, D]"""
-    centres: list[Tensor] = []
-    gap = torch.ones_like(x[..., 0])  # [B, N]: squared distance to the nearest centre; before the first, all alike
-    for u in uniforms:
-        reached = gap.cumsum(1)  # [B, N]
-        wanted = u[:, None] * reached[:, -1, None, None]  # [B, draws, 1]
-        index = (reached.unsqueeze(1) < wanted).sum(-1).clamp(max=x.shape[1] - 1)  # [B, draws]
-        drawn = x.gather(1, index.unsqueeze(-1).expand(-1, -1, x.shape[-1]))  # [B, draws, D]
-        square = x.square().sum(-1).unsqueeze(1) + drawn.square().sum(-1, keepdim=True)
-        distance = (square - 2 * drawn @ x.transpose(1, 2)).clamp(min=0)  # [B, draws, N]
-        gaps = torch.minimum(gap.unsqueeze(1), distance) if centres else distance
-        best = gaps.sum(-1).argmin(1)[:, None, None]  # [B, 1, 1]: what leaves the least distance
-        centres.append(drawn.gather(1, best.expand(-1, 1, x.shape[-1])))  # [B, 1, D]
-        gap = gaps.gather(1, best.expand(-1, 1, x.shape[1])).squeeze(1)
-    return torch.cat(centres, 1)
+    pairs: Tensor | None
 
+    def __init__(self, x: Tensor) -> None:
+        self.x, self.pairs = x.detach(), None
+        if x.shape[1] <= x.shape[2]:
+            self.pairs = self.x @ self.x.mT  # [B, N, N]
+            self.squares = self.pairs.diagonal(dim1=1, dim2=2)  # [B, N]
+        else:
+            self.x = self.x.contiguous()
+            self.squares = self.x.square().sum(-1)
+        self.places = torch.arange(x.shape[1], device=x.device)
 
-def lloyd(x: Tensor, centres: Tensor, iterations: int) -> Tensor:
-    """Lloyd's steps, samples apart.  x: [B, N, D], centres: [B, k, D] → [B, k, D]"""
-    cluster = torch.arange(centres.shape[1], device=x.device)
-    for _ in range(iterations):
-        # A comparison, because one_hot reads its input on the host.
-        member = (nearest(x, centres).unsqueeze(-1) == cluster).to(x.dtype)  # [B, N, k]
-        size = member.sum(1).unsqueeze(-1)  # [B, k, 1]
-        mean = member.transpose(1, 2) @ x / size.clamp(min=1)
-        centres = torch.where(size > 0, mean, centres)
-    return centres
+    def chosen(self, index: Tensor) -> Tensor:
+        """Single points as weights.  [B, m] → [B, m, N]"""
+        return (index.unsqueeze(-1) == self.places).to(self.x.dtype)
+
+    def distances(self, index: Tensor) -> Tensor:
+        """Squared, of chosen points from all.  [B, m] → [B, m, N]"""
+        products = _rows(self.x, index) @ self.x.mT if self.pairs is None else _rows(self.pairs, index)
+        squares = self.squares.unsqueeze(1) + self.squares.gather(1, index).unsqueeze(-1)
+        return (squares - 2 * products).clamp(min=0)
+
+    def nearest(self, weights: Tensor) -> Tensor:
+        """The index of the nearest centre of each point.  [B, k, N] → [B, N]"""
+        if self.pairs is None:
+            return nearest(self.x, weights @ self.x)
+        products = weights @ self.pairs  # [B, k, N]
+        return ((products * weights).sum(-1, keepdim=True) - 2 * products).argmin(1)
 
 
 def nearest(x: Tensor, centres: Tensor) -> Tensor:
     """The index of the nearest centre of each point.  [B, N, D], [B, k, D] → [B, N]"""
     # |x - c|² without |x|², which is the same for every centre.
     return (centres.square().sum(-1).unsqueeze(1) - 2 * x @ centres.transpose(1, 2)).argmin(-1)
+
+
+def _rows(x: Tensor, index: Tensor) -> Tensor:
+    """[B, N, D], [B, m] → [B, m, D]"""
+    return x.gather(1, index.unsqueeze(-1).expand(-1, -1, x.shape[2]))
+
+
+def farthest_points(points: Points, k: int) -> Tensor:
+    """k points of each sample, far from one another.  → [B, k], where they stand"""
+    chosen: list[Tensor] = []
+    gap = points.squares  # [B, N]: squared distance to the mean, later to the nearest centre
+    for step in range(k):
+        chosen.append(gap.argmax(1, keepdim=True))
+        distance = points.distances(chosen[-1]).squeeze(1)
+        gap = distance if step == 0 else torch.minimum(gap, distance)
+    return torch.cat(chosen, 1)
+
+
+def plus_plus(points: Points, uniforms: Tensor) -> Tensor:
+    """k points of each sample by greedy k-means++.  uniforms: [k, draws] → [B, k], where they stand"""
+    chosen: list[Tensor] = []
+    gap = torch.ones_like(points.squares)  # [B, N]: squared distance to the nearest centre; before the first, all alike
+    for u in uniforms.to(gap.dtype):
+        reached = gap.cumsum(1)  # [B, N]
+        wanted = u[:, None] * reached[:, -1, None, None]  # [B, draws, 1]
+        index = (reached.unsqueeze(1) < wanted).sum(-1).clamp(max=gap.shape[1] - 1)  # [B, draws]
+        distance = points.distances(index)  # [B, draws, N]
+        gaps = torch.minimum(gap.unsqueeze(1), distance) if chosen else distance
+        best = gaps.sum(-1).argmin(1, keepdim=True)  # [B, 1]: what leaves the least distance
+        chosen.append(index.gather(1, best))
+        gap = _rows(gaps, best).squeeze(1)
+    return torch.cat(chosen, 1)
+
+
+def lloyd(points: Points, weights: Tensor, iterations: int) -> Tensor:
+    """Lloyd's steps, samples apart.  [B, k, N] → [B, k, N]"""
+    cluster = torch.arange(weights.shape[1], device=weights.device)[:, None]
+    for _ in range(iterations):
+        # A comparison, because one_hot reads its input on the host.
+        member = (points.nearest(weights).unsqueeze(1) == cluster).to(weights.dtype)  # [B, k, N]
+        size = member.sum(-1, keepdim=True)  # [B, k, 1]
+        weights = torch.where(size > 0, member / size.clamp(min=1), weights)
+    return weights
