@@ -7,6 +7,7 @@ import itertools
 import os
 import struct
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -28,7 +29,8 @@ class ImageCache:
 
     def __init__(self, folder: Path, size: int):
         self.folder, self.size = folder / str(size), size
-        self._parts, self._count, self._broken = self.folder / "unfinished", itertools.count(), False
+        self._parts, self._count = self.folder / "unfinished", itertools.count()
+        self._broken, self._telling = False, threading.Lock()
         self._sweep()
 
     def read(self, name: str, source: os.stat_result, into: Bytes) -> bool:
@@ -51,10 +53,15 @@ class ImageCache:
             part.write_bytes(self._header(source) + np.ascontiguousarray(picture).tobytes())
             os.replace(part, path)
         except OSError as error:
-            self._broken = True
             with contextlib.suppress(OSError):
                 part.unlink(missing_ok=True)
-            print(f"no more pictures are kept in {self.folder}: {error}", file=sys.stderr, flush=True)
+            self._give_up(error)
+
+    def _give_up(self, error: OSError) -> None:
+        with self._telling:  # several decoding threads may fail at the same time
+            if not self._broken:
+                print(f"no more pictures are kept in {self.folder}: {error}", file=sys.stderr, flush=True)
+            self._broken = True
 
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}.rgb"
