@@ -87,6 +87,10 @@ TUNED = {
     "Fitted, Bernoulli": "optimizer.lr=3e-3 estimator.lr=3e-3",
     "ReinMax": "optimizer.lr=3e-3 estimator.temperature=1.5",
     "REBAR": "optimizer.lr=3e-3 trainer.control_lr_scale=10",
+    "FSQ, 5 levels": "optimizer.lr=3e-3 trainer.clip_norm=100",
+    "FSQ, 8 levels": "optimizer.lr=3e-3 trainer.clip_norm=100",
+    "VQ, 64 words": "optimizer.lr=3e-3 estimator.commitment=0.25",
+    "VQ, rotation trick": "optimizer.lr=3e-3 estimator.commitment=0.25",
 }
 
 
