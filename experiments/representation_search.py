@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 from experiments.blocks import Heading, Part, Table, Text, part
-from experiments.representation import AT, MIDDLE, ROWS
+from experiments.representation import AT, FLOORS, MIDDLE, ROWS, THRESHOLD
 from experiments.results import Results
 from experiments.study import Cell, Study
 
@@ -23,11 +23,15 @@ KNOBS = {
     "estimator=vector_quantization": ("estimator.commitment=0.25", "estimator.commitment=1"),
     "": ("estimator.gamma=1", "estimator.gamma=10"),
 }
+TAUS = tuple(f"hard.tau={tau}" for tau in (0.1, 0.2, 0.35, 0.5))
 SHORT = "budget.cpu.steps=500 task.probes=false"
+SEARCHED = {**ROWS, THRESHOLD: FLOORS[THRESHOLD]}
 
 
 def candidates(row: str) -> list[str]:
     """What the search tries for a row."""
+    if row == THRESHOLD:
+        return list(TAUS)  # nothing is trained
     knob = next(values for words, values in KNOBS.items() if words in ROWS[row])
     return [" ".join(pair) for pair in product(RATES, knob)]
 
@@ -39,7 +43,7 @@ def searched(scale: str) -> list[Cell]:
     return [
         Cell(row, f"try{number}", 0, tuple(f"experiment=representation/fashion_mnist {words} {size} {tried}".split()))
         for size in [f"{AT[MIDDLE]} {SHORT}"]
-        for row, words in ROWS.items()
+        for row, words in SEARCHED.items()
         for number, tried in enumerate(candidates(row))
     ]
 
@@ -47,17 +51,18 @@ def searched(scale: str) -> list[Cell]:
 def render(results: Results) -> list[Part]:
     """What was tried for each row, and what was chosen."""
     lines = []
-    for row in ROWS:
+    for row in SEARCHED:
         tried = {number: results.at(row, f"try{number}") for number in range(len(candidates(row)))}
         measured = {n: place.selected().mean for n, place in tried.items() if place}
         if measured:
             chosen = min(measured, key=lambda n: measured[n])
             values = [f"{measured[n]:.2f}" if n in measured else "–" for n in tried]
             lines.append([row, *values, f"`{candidates(row)[chosen]}`"])
-    head = ("row", "1e-3, first", "1e-3, second", "3e-3, first", "3e-3, second", "chosen")
+    head = ("row", "first", "second", "third", "fourth", "chosen")
     text = (
         "Validation reconstruction in nats (lower is better) after 500 steps at 0.1 bits a pixel, one seed: two "
-        "learning rates and two values of the row's own knob for every row."
+        "learning rates (1e-3: first and second; 3e-3: third and fourth) and two values of the row's own knob for "
+        "every row; four thresholds for the baseline that is not trained, whose loss is the squared error."
     )
     return [part(Heading("Representations: the search"), Text(text), Table(head, lines))]
 

@@ -124,7 +124,7 @@ def test_rows_are_equal_in_bits_steps_and_data(config) -> None:
 
 def test_what_the_search_chose_is_what_is_run() -> None:
     results = Results(Records(ROOT / "results/representation/search/cpu"), representation_search.searched("cpu"), "cpu")
-    for row in representation.ROWS:
+    for row in representation_search.SEARCHED:
         tried = [results.at(row, f"try{number}") for number in range(len(representation_search.candidates(row)))]
         if all(tried):
             best = min(range(len(tried)), key=lambda number: tried[number].selected().mean)
