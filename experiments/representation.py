@@ -69,6 +69,7 @@ STRONGEST = (*MATCHED[:2], GUMBEL_B, GUMBEL_C, f"Straight-through {GUMBEL_B}", "
 
 # What the search (representation_search.py) has chosen for each row.
 TUNED = {
+    "Threshold": "hard.tau=0.35",
     "DAB-Signum": "optimizer.lr=3e-3 estimator.gamma=1",
     "DAB-Binary": "optimizer.lr=3e-3 estimator.gamma=10",
     "DAB-Bernoulli": "optimizer.lr=3e-3 estimator.gamma=1",
