@@ -17,6 +17,8 @@ KNOBS = {
     "estimator=fitted": ("estimator.lr=1e-3", "estimator.lr=3e-3"),
     "estimator=gumbel": ("estimator.temperature_end=0.3", "estimator.temperature_end=0.7"),
     "estimator=st_gumbel": ("estimator.temperature=0.5", "estimator.temperature=1"),
+    "hard=signum estimator=straight_through": ("estimator.through=logit", "estimator.through=tanh"),
+    "hard=binary estimator=straight_through": ("estimator.through=logit", "estimator.through=tanh"),
     "estimator=straight_through": ("trainer.clip_norm=null", "trainer.clip_norm=100"),
     "estimator=reinmax": ("estimator.temperature=1", "estimator.temperature=1.5"),
     "estimator=rebar": ("trainer.control_lr_scale=1", "trainer.control_lr_scale=10"),
