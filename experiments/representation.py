@@ -129,8 +129,8 @@ class Images:
             grid(pick(self.commands, *FLOORS), self.columns, first),
             grid(there, middle, first),
             grid(everywhere, self.columns, first),
-            grid(there, middle, rest),
             grid(everywhere, self.columns, rest),
+            grid(there, middle, rest),
         )
 
 
