@@ -34,6 +34,20 @@ class Lines(Figure):
         draw_lines(self, path)
 
 
+@dataclass(frozen=True)
+class Kept(Figure):
+    """A picture that a script has drawn from trained weights, which are too large to be kept with the records."""
+
+    def draw(self, path: Path) -> None:
+        """It is there, or the page does not show it."""
+
+
+def kept(folder: Path, name: str, alt: str) -> list[Figure]:
+    """The picture, where it is."""
+    figure = Kept(name, alt)
+    return [figure] if (folder / figure.file).exists() else []
+
+
 def shown(figure: Lines) -> list[Figure]:
     """The figure without its empty series; nothing where all of them are."""
     series = {label: points for label, points in figure.series.items() if points}

@@ -9,7 +9,7 @@ from itertools import product
 
 from experiments import tables
 from experiments.blocks import Bullets, Heading, Part, Table, Text, part
-from experiments.figures import Lines, across, shown
+from experiments.figures import Lines, across, kept, shown
 from experiments.results import Metric, Results, ranked
 from experiments.statistics import PAIRED_RULE, compare_paired
 from experiments.study import ROOT, Cell, Study, grid, once, pick
@@ -180,8 +180,14 @@ def render(images: Images, results: Results) -> list[Part]:
     table = tables.row_table(results.column(MIDDLE), TABLE, caption, file=f"representation_{images.name}")
     if images is FASHION:
         opening.append(Text(INTRODUCTION))
-    parts = [opening, [Heading(f"{images.title} at 0.1 bits a pixel"), table]]
-    return [*parts, sizes(images, results), verdicts(images, results)]
+    at_middle = [Heading(f"{images.title} at 0.1 bits a pixel"), table, *pictures(images, results)]
+    return [opening, at_middle, sizes(images, results), verdicts(images, results)]
+
+
+def pictures(images: Images, results: Results) -> Part:
+    """Test images over what is left of them (scripts/figure_reconstructions.py)."""
+    alt = "Test images, and what is left of them after the codes of every row"
+    return [*kept(ROOT / "docs", f"reconstructions_{images.name}", alt)] if results.scale == "cpu" else []
 
 
 def sizes(images: Images, results: Results) -> Part:

@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from dab.approximators.dense import Dense
 from dab.approximators.soft_assignment import soft_kmeans
 from dab.approximators.soft_sort import soft_map, soft_topk, soft_units
-from dab.hard import Bernoulli, Binary, KMeans, Levels, Signum, Sort, Sort1d, Threshold, TopK
+from dab.hard import Argmax, Bernoulli, Binary, Categorical, KMeans, Levels, Signum, Sort, Sort1d, Threshold, TopK
 from dab.hard import out_shape as shape_after
 from dab.hard.binary import mean_of
 
 OF_UNITS = (Signum, Binary, Bernoulli, Threshold, Levels)  # a unit of the output for each of the input
-OF_SAMPLES = (Sort, Sort1d, TopK, KMeans)
+OF_SAMPLES = (Argmax, Categorical, Sort, Sort1d, TopK, KMeans)
 KNOWN = OF_UNITS + OF_SAMPLES
 
 
@@ -105,10 +105,10 @@ def matched(
     residual: tuple[int, ...] | None = None,
     activation: str = "tanh",
 ) -> Matched:
-    """The matched approximator of Signum, Binary, Bernoulli, Threshold, Levels, Sort, Sort1d, TopK or KMeans.
+    """The matched approximator of a hard function whose form is known (KNOWN).
 
     slope       at the start; None: 1, or the cap if that is lower
-    per_unit    a slope for every unit instead of one; not for the last four, which compare units
+    per_unit    a slope for every unit instead of one; not for functions that compare units (OF_SAMPLES)
     residual    hidden sizes of a dense net added to the form, zero at the start; None: no net
     activation  of the residual
     """
@@ -135,6 +135,8 @@ def _form(hard: nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
             return partial(_logistic, centre=hard.tau)
         case Levels():
             return partial(_levels, edges=hard.edges)
+        case Argmax() | Categorical():
+            return _softmax
         case Sort():
             return partial(soft_map, descending=hard.descending)
         case Sort1d():
@@ -157,6 +159,10 @@ def _binary(z: Tensor, slope: Tensor, reference: str) -> Tensor:
 
 def _logistic(z: Tensor, slope: Tensor, centre: float = 0.0) -> Tensor:
     return torch.sigmoid(slope * (z - centre))
+
+
+def _softmax(z: Tensor, slope: Tensor) -> Tensor:
+    return (slope * z).softmax(-1)
 
 
 def _levels(z: Tensor, slope: Tensor, edges: list[float]) -> Tensor:
