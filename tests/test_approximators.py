@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import dab
 from dab.approximators import Dense, Elementwise, Matched, auto, conv, dense, elementwise, lines, matched
-from dab.hard import Bernoulli, Binary, Categorical, KMeans, Levels, Signum, Sort, Sort1d, Threshold, TopK
+from dab.hard import Argmax, Bernoulli, Binary, Categorical, KMeans, Levels, Signum, Sort, Sort1d, Threshold, TopK
 
 
 def count(module: nn.Module) -> int:
@@ -112,6 +112,8 @@ def test_elementwise_treats_units_alike_and_alone() -> None:
         (Threshold(0.2), lambda z, k: torch.sigmoid(k * (z - 0.2))),
         (Levels(2), lambda z, k: torch.tanh(k * z)),
         (Levels(3), lambda z, k: matched(Signum(math.atanh(0.5)), (4,), slope=k)(z)),
+        (Argmax(4), lambda z, k: torch.softmax(k * z, 1)),
+        (Categorical(4), lambda z, k: torch.softmax(k * z, 1)),
         (Levels(8), lambda z, k: sum(torch.tanh(k * (z - edge)) for edge in Levels(8).edges) / 7),
     ],
     ids=lambda value: "" if type(value).__name__ == "function" else str(value),
@@ -121,7 +123,7 @@ def test_matched_forms(hard: nn.Module, closed) -> None:
     torch.testing.assert_close(matched(hard, (4,), slope=2.0)(z), closed(z, 2.0))
     assert count(matched(hard, (4,))) == 1
     # As the slope grows, the form becomes the function.
-    if not isinstance(hard, Bernoulli):
+    if not isinstance(hard, Bernoulli | Categorical):
         torch.testing.assert_close(matched(hard, (4,), cap=1e6, slope=1e6)(z), hard(z), atol=1e-3, rtol=0)
 
 
@@ -231,7 +233,7 @@ def test_copies_and_pickles(build, hard, shape: tuple[int, ...]) -> None:
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: matched(Categorical(3), (2, 3)), "Signum, Binary, Bernoulli, Threshold.*KMeans, given Categorical"),
+        (lambda: matched(nn.Identity(), (2, 3)), "Signum, Binary, Bernoulli, Threshold.*KMeans, given Identity"),
         (lambda: matched(Sort(), (1, 3, 3), per_unit=True), "Sort compares units"),
         (lambda: lines(Signum(), (1, 3, 3)), r"Sort and TopK of maps.*given Signum of \[1, 3, 3\]: use dense"),
         (lambda: lines(TopK(2), (6,)), r"given TopK of \[6\]"),
