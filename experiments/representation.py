@@ -31,6 +31,7 @@ ELBO = "task.kl=1"
 GUMBEL_B, GUMBEL_C = "Gumbel, Bernoulli", "Gumbel, 8-way"
 DENSE = ("DAB-Signum", "DAB-Binary", "DAB-Bernoulli")
 MATCHED = ("Matched, signum", "Matched, binary", "Matched, Bernoulli")
+EIGHT = "Matched, 8-way"  # the largest of eight: what Gumbel's categorical code is at test time
 FITTED = ("Fitted, signum", "Fitted, binary", "Fitted, Bernoulli")
 STRAIGHT = ("Straight-through, signum", "Straight-through, binary", "Straight-through, Bernoulli")
 HARD = ("hard=signum", "hard=binary", BERNOULLI)
@@ -44,6 +45,7 @@ FAIR = {
     GUMBEL_C: f"{CATEGORICAL} estimator=gumbel",
     f"Straight-through {GUMBEL_B}": f"{BERNOULLI} estimator=st_gumbel",
     **{row: f"{hard} approximator=matched" for row, hard in zip(MATCHED, HARD)},
+    EIGHT: "hard=argmax approximator=matched",
     **{row: f"{hard} estimator=straight_through" for row, hard in zip(STRAIGHT, HARD)},
     **{row: f"{hard} estimator=fitted approximator=elementwise" for row, hard in zip(FITTED, HARD)},
     "ReinMax": f"{BERNOULLI} estimator=reinmax",
@@ -63,9 +65,9 @@ FLOORS = {
 }
 ROWS = {**PRINTED, **FAIR}
 GUMBEL = (f"{GUMBEL_B}, ELBO", f"{GUMBEL_C}, ELBO", GUMBEL_B, GUMBEL_C, f"Straight-through {GUMBEL_B}")
-BRIDGES = (*DENSE, *MATCHED, *FITTED)
+BRIDGES = (*DENSE, *MATCHED, EIGHT, *FITTED)
 # Over all sizes, beside the paper's rows: those that the search found best, and every Gumbel row.
-STRONGEST = (*MATCHED[:2], GUMBEL_B, GUMBEL_C, f"Straight-through {GUMBEL_B}", "FSQ, 5 levels")
+STRONGEST = (MATCHED[0], EIGHT, GUMBEL_B, GUMBEL_C, f"Straight-through {GUMBEL_B}", "FSQ, 5 levels")
 
 # What the search (representation_search.py) has chosen for each row.
 TUNED = {
