@@ -83,6 +83,7 @@ TUNED = {
     "Matched, signum": "optimizer.lr=3e-3 approximator.cap=4",
     "Matched, binary": "optimizer.lr=3e-3 approximator.cap=2",
     "Matched, Bernoulli": "optimizer.lr=3e-3 approximator.cap=2",
+    "Matched, 8-way": "optimizer.lr=3e-3 approximator.cap=4",
     "Straight-through, signum": "optimizer.lr=3e-3 estimator.through=tanh",
     "Straight-through, binary": "optimizer.lr=3e-3 estimator.through=tanh",
     "Straight-through, Bernoulli": "optimizer.lr=3e-3 trainer.clip_norm=100",
