@@ -16,9 +16,12 @@ from test_engine import LONG, assert_same_run, only_run, start_and_signal, weigh
 
 from dab.data.sorting import Sorting
 from dab.engine.distributed import join_workers, leave_workers
+from dab.engine.evaluation import means
 from dab.engine.launch import launch
 from dab.engine.records import read_json, read_metrics
 from dab.engine.run import Run
+from dab.engine.stop import Stop
+from dab.tasks.task import Task
 
 FEW = ["trainer.log_every=1", "data.valid_size=1001", "data.test_size=1001"]
 
@@ -78,9 +81,16 @@ def rows_and_statistics(rank: int, store: str, output: Path) -> None:
     for length in (0, 1, 2, 7, 8):
         whole = torch.arange(3 * length).view(length, 3)
         for kind in (torch.float32, torch.int64, torch.uint8, torch.bool, torch.bfloat16):
-            found[f"{length} {kind}"] = workers.concatenate(whole.to(kind)[rank::2]), whole.to(kind)
+            mine = whole.to(kind)[rank::2]
+            batches = [(x, x[:, 0]) for x in mine.split(3)] if len(mine) or not length else []  # of one row none here
+            found[f"{length} {kind}"] = workers.concatenate(batches)[0], whole.to(kind)
+    only_one = [torch.tensor([[1.0, 3.0]])][rank:]  # a sample, and none for the second
+    measured = means(
+        Task(torch.nn.Identity()), lambda x: {"first": x[:, 0], "second": x[:, 1]}, only_one, workers, Stop()
+    )
+    found["of one sample"] = torch.tensor(list(measured.values())), torch.tensor([1.0, 3.0])
     try:
-        workers.concatenate(torch.zeros(3 * rank))
+        workers.concatenate([(torch.zeros(3 * rank),)])
     except ValueError as error:
         found["no shares"] = str(error)
     module = torch.nn.BatchNorm1d(4)
@@ -101,7 +111,7 @@ def test_two_workers_put_their_shares_together_and_measure_with_the_same_statist
         assert found.pop("no shares").startswith("[0, 3] rows are no shares of a whole of 3")
         statistics = found.pop("statistics")
         assert torch.allclose(statistics["running_mean"], torch.full((4,), 0.1))  # the first one's
-        assert len(found) == 25 and all(torch.equal(*pair) for pair in found.values())
+        assert len(found) == 26 and all(torch.equal(*pair) for pair in found.values())
 
 
 def torchrun(folder: Path, *overrides: str) -> subprocess.CompletedProcess[str]:

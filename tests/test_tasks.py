@@ -70,10 +70,7 @@ class Classify(Task):
         return {"move": (self.model[1].weight - before).norm().detach()}
 
     def examine(self, data, workers) -> dict[str, float]:
-        def whole(split: str) -> tuple[Tensor, ...]:
-            return tuple(workers.concatenate(torch.cat(parts)) for parts in zip(*data.batches(split)))
-
-        (x, labels), (seen, wanted) = whole("train"), whole("test")
+        (x, labels), (seen, wanted) = (workers.concatenate(data.batches(split)) for split in ("train", "test"))
         means = torch.stack([self.model[:3](x)[labels == c].mean(0) for c in range(data.classes)])
         right = torch.cdist(self.model[:3](seen), means).argmin(1) == wanted
         self.model[1].weight.data.zero_()  # nobody must notice

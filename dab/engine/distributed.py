@@ -45,18 +45,32 @@ class Workers:
         dist.all_gather(gathered, values)
         return gathered
 
-    def concatenate(self, values: Tensor) -> Tensor:
-        """All workers' rows, on every worker, where worker r holds the rows r, r + world, ... of the whole.
-
-        A whole that does not divide evenly gives the first workers one row more.
-        """
+    def told(self, what: Any) -> Any:
+        """What the first worker says."""
         if self.world == 1:
-            return values
-        lengths = [int(n) for n in self.gather(torch.tensor(len(values), device=self.device))]
+            return what
+        said = [what]
+        dist.broadcast_object_list(said, src=0, device=self.device)
+        return said[0]
+
+    def concatenate(self, batches: Iterable[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
+        """All workers' batches as one, on every worker, where worker r holds the rows r, r + world, ... of the whole.
+
+        A whole that does not divide evenly gives the first workers one row more: others may have none.
+        """
+        columns = tuple(torch.cat(parts) for parts in zip(*batches))
+        if self.world == 1:
+            return columns
+        kinds = self.told([(column.shape[1:], column.dtype) for column in columns])
+        columns = columns or tuple(torch.empty(0, *shape, dtype=kind, device=self.device) for shape, kind in kinds)
+        return tuple(self._whole(column) for column in columns)
+
+    def _whole(self, column: Tensor) -> Tensor:
+        lengths = [int(n) for n in self.gather(torch.tensor(len(column), device=self.device))]
         total, longest = sum(lengths), lengths[0]
         if lengths != [len(range(rank, total, self.world)) for rank in range(self.world)]:
             raise ValueError(f"{lengths} rows are no shares of a whole of {total}: worker r holds r, r + world, ...")
-        padded = torch.cat([values, values.new_zeros(longest - len(values), *values.shape[1:])])
+        padded = torch.cat([column, column.new_zeros(longest - len(column), *column.shape[1:])])
         return torch.stack(self.gather(padded), dim=1).flatten(0, 1)[:total]
 
     def align(self, tensors: Iterable[Tensor]) -> None:

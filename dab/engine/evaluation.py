@@ -46,6 +46,9 @@ def means(
     task.train()
     if workers.any(bool(stop.signal)):
         raise Interrupted
+    shapes = workers.told({name: total.shape for name, total in totals.items()})  # some may have had no sample at all
+    nothing = {name: torch.zeros(shape, dtype=torch.double, device=workers.device) for name, shape in shapes.items()}
+    totals = nothing | totals
     flat = [*(total.flatten() for total in totals.values()), torch.tensor([count], device=workers.device)]
     sums = workers.sum(torch.cat(flat)).cpu()
     parts = sums.div(sums[-1]).split([total.numel() for total in totals.values()] + [1])

@@ -21,9 +21,9 @@ training needs: `dab.predict` and `dab.measure` call them on the stripped model 
 
 `examine` names its metrics in full ("test/probe_accuracy"). It and `diagnose` are called on a copy of the task, with
 random numbers of their own: whatever they do to it, training and the saved weights do not notice. With several workers
-all of them call it, each with its share of the data; `workers.concatenate(rows)` is what all have, in the split's
+all of them call it, each with its share of the data; `workers.concatenate(batches)` is what all have, in the split's
 order, and the first one's metrics count:
 
     def examine(self, data, workers):
-        codes = workers.concatenate(torch.cat([self.model.code(x) for x, _ in data.batches("train")]))
+        codes, labels = workers.concatenate((self.model.code(x), y) for x, y in data.batches("train"))
 """

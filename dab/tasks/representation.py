@@ -150,8 +150,8 @@ class RepresentationTask(Task):
         return {**found, "test/knn": knn(seen["train"].pairs("code"), seen["test"].pairs("code"))}
 
     def _codes(self, data: Dataset, split: str, workers: Workers) -> Seen:
-        parts = [(z := self.model.encode(x), self.model.hard(z), *labels) for x, *labels in data.batches(split)]
-        return Seen(*(workers.concatenate(torch.cat(part)) for part in zip(*parts)))
+        parts = ((z := self.model.encode(x), self.model.hard(z), *labels) for x, *labels in data.batches(split))
+        return Seen(*workers.concatenate(parts))
 
     def pictures(self, batches: Iterable[tuple[Tensor, ...]]) -> dict[str, Grid]:
         """Images over what is left of them, row by row."""

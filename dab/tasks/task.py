@@ -25,8 +25,8 @@ class Workers(Protocol):
     def sum(self, values: Tensor) -> Tensor:
         """The sum over all workers, on every worker."""
 
-    def concatenate(self, values: Tensor) -> Tensor:
-        """All workers' rows of something with a row for each sample of a split, in the split's order."""
+    def concatenate(self, batches: Iterable[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
+        """All workers' batches, with a row for each sample of a split, as one batch in the split's order."""
 
 
 class Task(nn.Module):
