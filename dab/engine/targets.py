@@ -128,9 +128,9 @@ def check_component(component: str, node: Any) -> None:
         if option == "_target_":
             continue
         if option not in parameters:
-            takes = f"takes {', '.join(parameters)}" if parameters else "takes no options"
+            accepted = f"takes {', '.join(parameters)}" if parameters else "takes no options"
             leave = f": ~{component}.{option} leaves it out" if is_trusted(str(node["_target_"])) else ""
-            raise ConfigError(f"{component}.{option} is unknown; {node['_target_']} {takes}{leave}")
+            raise ConfigError(f"{component}.{option} is unknown; {node['_target_']} {accepted}{leave}")
         if option in hints and not fits(value, hints[option]):
             allowed = _hint_name(hints[option])
             raise ConfigError(f"{component}.{option}={value!r} has the wrong type; allowed: {allowed}")
