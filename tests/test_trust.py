@@ -34,7 +34,7 @@ TOUCHES = {
     "run": "hydra: {run: {dir: executed}}",
     "sweep": "hydra: {sweep: {dir: executed}}",
     "job": "hydra: {job: {env_set: {PATH: executed}}}",
-    "hydra_group": "defaults: [override /hydra/job_logging: default]",
+    "hydra_group": "defaults: [override /hydra/hydra_logging: none]",
 }
 
 
