@@ -55,7 +55,7 @@ def test_a_line_in_a_log_tells_the_time_left(capsys) -> None:
     lines.show({"step": 2000, "train/loss": 0.5, "valid/all_or_none": 0.25, "train/penalty": 0.1})
     first, second = capsys.readouterr().out.splitlines()
     assert first == "step    1/4000  ? left  valid/all_or_none 0.1"
-    assert second == "step 2000/4000  2:00 left  loss 0.5  valid/all_or_none 0.25  penalty 0.1"
+    assert second == "step 2000/4000  2:00 left  valid/all_or_none 0.25  loss 0.5  penalty 0.1"
     assert (clock(83), clock(5025)) == ("1:23", "1:23:45")
 
 
@@ -142,5 +142,5 @@ def test_dab_is_found_from_the_folder_that_holds_its_clone(tmp_path: Path) -> No
     (wheel,) = tmp_path.glob("*.whl")
     shutil.unpack_archive(wheel, site, "zip")
     find = f"import site; site.addsitedir({str(site)!r}); import importlib.util as u; print(u.find_spec('dab').origin)"
-    done = subprocess.run([sys.executable, "-S", "-c", find], cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-E", "-S", "-c", find], cwd=tmp_path, capture_output=True, text=True)
     assert Path(done.stdout.strip()) == clone / "dab/__init__.py", done.stderr

@@ -20,11 +20,13 @@ ROOT = Path(__file__).resolve().parents[2]
 def hints(run: Run, result: dict[str, Any]) -> list[str]:
     folder = shlex.quote(str(run.dir))
     own = "".join(f" --trust {package}" for package in trusted())
-    words = locate("task", run.config["task"]).example(tuple(result["input_shape"]))
-    predict = [f"{module('dab.predict')}{own} {folder} {words}"] if words else []
+    example = locate("task", run.config["task"]).example(tuple(result["input_shape"]))
+    predict = [f"{module('dab.predict')}{own} {folder} {example}"] if example else []
     train = f"{python()} {shlex.quote(_near(ROOT / 'train.py'))}"
-    again = shlex.join(["-m", "seed=0,1,2", *_words()])
-    return [*predict, f"{module('dab.measure')}{own} {folder}", f"{train} {again}", f"{train} --list", *sync(run)]
+    words, sweeps = _words(), {"-m", "--multirun"}.intersection(sys.argv)
+    again = [] if sweeps else [f"{train} {shlex.join(['-m', 'seed=0,1,2', *words])}"]
+    listed = shlex.join(["--list", *(word for word in words if word.startswith("paths.runs="))])
+    return [*predict, f"{module('dab.measure')}{own} {folder}", *again, f"{train} {listed}", *sync(run)]
 
 
 def sync(run: Run) -> list[str]:

@@ -46,8 +46,8 @@ class Lines:
 
     def text(self, row: dict[str, Any]) -> str:
         """The selecting metric and the loss first: a narrow screen cuts the rest."""
-        first = (f"valid/{self.select}", "train/loss")
-        shown = sorted((name for name in row if name not in HIDDEN), key=lambda name: name not in first)
+        first = [name for name in (f"valid/{self.select}", "train/loss") if name in row]
+        shown = dict.fromkeys([*first, *(name for name in row if name not in HIDDEN)])
         return "  ".join(f"{name.removeprefix('train/')} {_number(row[name])}" for name in shown)
 
     def close(self) -> None:

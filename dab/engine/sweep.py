@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -42,11 +41,14 @@ def _lines(outcomes: Sequence[Outcome], metric: str) -> list[str]:
     rows = [("", f"best valid/{metric}", f"test/{metric}", "seconds", "")]
     for choice, members in groups.items():
         results = [one.result for one in members if one.result is not None]
+        failed = f"{count} failed" if (count := sum(bool(one.reason) for one in members)) else ""
+        if not results:
+            rows.append((choice, failed, "", "", ""))
+            continue
         best = [r["best"]["value"] for r in results]
-        test = [r["metrics"].get(f"test/{metric}", math.nan) for r in results]
-        failed = sum(bool(one.reason) for one in members)
-        seconds = f"{statistics.fmean(r['seconds'] for r in results):.0f}" if results else ""
-        rows.append((choice, _spread(best), _spread(test), seconds, f"{failed} failed" if failed else ""))
+        test = [r["metrics"].get(f"test/{metric}") for r in results]
+        seconds = statistics.fmean(r["seconds"] for r in results)
+        rows.append((choice, _spread(best), _spread(test), f"{seconds:.0f}", failed))
     widths = [max(map(len, column)) for column in zip(*rows)]
     return ["  ".join(f"{text:{width}}" for text, width in zip(row, widths)).rstrip() for row in rows]
 
