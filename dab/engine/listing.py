@@ -65,7 +65,7 @@ def _listed(runs: Path, folder: Path) -> Listed:
 def _state(folder: Path, status: dict[str, Any], result: dict[str, Any] | None) -> tuple[str, str]:
     if result is not None:
         best = result["best"]
-        value = "never a number" if best["value"] is None else f"{best['value']:.4g} at step {best['step']:,}"
+        value = "never a number" if best["value"] is None else f"{best['value']:.4g}"
         return "finished", f"{best['metric']} {value}"
     state = "interrupted" if status["state"] == "running" and not is_locked(folder) else status["state"]
     reached = f"at step {status['step']:,} of {status['steps']:,}" if "step" in status else ""
