@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from processes import command_line
 
 from dab.engine import trust
 from dab.engine.compose import check_sweep, resolve, searched
@@ -63,6 +64,27 @@ def test_a_file_says_nothing_of_hydra(text: str, experiment) -> None:
     for asked in (resolve, check_sweep):
         with pytest.raises(ConfigError, match=r"a configuration file sets hydra\.\w+, which only the command line may"):
             asked(ROOT / "conf", words)
+
+
+@pytest.mark.parametrize(
+    "flags", [["--cfg", "job"], ["--info"], ["-m"], []], ids=lambda flags: " ".join(flags) or "run"
+)
+def test_no_way_to_look_at_a_file_runs_it(flags: list[str], experiment, tmp_path: Path, monkeypatch, capsys) -> None:
+    experiment(TOUCHES["hydra_logging"])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", sys.argv)  # put back afterwards
+    with pytest.raises(SystemExit) as end:
+        command_line(["experiment=mine", "--config-dir", "it's mine", *flags])
+    assert "sets hydra.hydra_logging" in f"{end.value}{capsys.readouterr().err}"
+    assert not Path("executed").exists()
+
+
+def test_other_configurations_than_conf_are_refused(monkeypatch, capsys) -> None:
+    monkeypatch.setattr(sys, "argv", sys.argv)
+    for flag in ("--config-name", "--config-path", "--experimental-rerun"):
+        with pytest.raises(SystemExit) as end:
+            command_line([flag, "x"])
+        assert f"{flag} is not for train.py" in f"{end.value}{capsys.readouterr().err}"
 
 
 def test_a_file_in_hydras_package_says_nothing_either(experiment) -> None:

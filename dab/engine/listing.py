@@ -37,7 +37,7 @@ def listing(runs: Path, name: str = "") -> str:
     named: dict[str, list[Listed]] = defaultdict(list)
     for one in found:
         named[one.name].append(one)
-    lines = [line for group in sorted(named) for line in (group, *_lines(named[group]))]
+    lines = [line for group in sorted(named) for line in (group, *_lines(named[group]))]  # a name is never cut
     counts = ", ".join(f"{count} {state}" for state, count in Counter(one.state for one in found).items())
     return "\n".join([*lines, f"{len(found)} runs below {runs}/: {counts}"])
 
@@ -93,7 +93,13 @@ def _lines(group: list[Listed]) -> list[str]:
         f"  {one.hash}  {texts[one.hash]:{width}}  {one.state:{states}}  {one.more}"
         for one in sorted(group, key=lambda one: texts[one.hash])
     ]
-    return [row.rstrip() if len(row) <= WIDTH else row[: WIDTH - 1] + "…" for row in rows]
+    return [_fitted(row) for row in rows]
+
+
+def _fitted(row: str) -> str:
+    """In one line of a terminal; what a stranger's file says to it is not passed on."""
+    plain = "".join(letter if letter.isprintable() else " " for letter in row).rstrip()
+    return plain if len(plain) <= WIDTH else plain[: WIDTH - 1] + "…"
 
 
 def _differing(options: dict[str, Any], names: list[str]) -> str:
