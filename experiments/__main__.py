@@ -86,7 +86,9 @@ def _run(arguments: argparse.Namespace, cells: Sequence[Cell], store: Store) -> 
             known = seconds_of(study.cells(scale), records, OWN.records(study, scale))
             print(estimate(campaign.waiting, arguments.jobs, known), flush=True)
         else:
-            print(f"all {len(cells)} runs are done; --fresh trains them again", flush=True)
+            again = f"remove {store.runs.relative_to(ROOT)}/" if store is FRESH else "--fresh (make: FRESH=1)"
+            wanted = "unclean" if arguments.only_dirty else "missing"
+            print(f"nothing to do: of {len(cells)} runs none is {wanted}; to train them again: {again}", flush=True)
         return campaign.run()
 
 

@@ -20,7 +20,7 @@ def estimate(waiting: Sequence[Cell], jobs: int, known: Iterable[tuple[Cell, flo
     times = [fmean(seconds) for seconds in found if seconds]
     unknown = len(waiting) - len(times)
     total = max(sum(times) / jobs, max(times, default=0.0))
-    text = f"{len(waiting)} runs to do, {jobs} at a time"
+    text = f"{len(waiting)} run{'s' * (len(waiting) > 1)} to do, {jobs} at a time"
     if times:
         text += f": about {human_duration(total)}, by the records of such runs"
     if unknown:
