@@ -8,8 +8,11 @@ JOBS ?= 2
 
 .DEFAULT_GOAL := help
 SCALE ?= cpu
+# What the reproduce targets have in common. FRESH=1 trains every cell again, in runs/fresh/; KEEP=1 keeps the records in
+# results/ and renders docs/ from them, to be committed. Without either nothing that git tracks is touched.
+CAMPAIGN = --scale $(SCALE) --jobs $(JOBS) $(if $(filter-out 0,$(FRESH)),--fresh) $(if $(filter-out 0,$(KEEP)),--keep) $(ARGS)
 
-.PHONY: help install train test test-all lint bench figure-bridge figure-toy-variance figure-reconstructions codec-floor clean reproduce-table-sorting reproduce-figure-ponder reproduce-table-binarized reproduce-figure-bpp reproduce-search-bpp reproduce-table-imagenet reproduce-table-cifar10 reproduce-figure-ablation status
+.PHONY: help install train test test-all lint bench figure-bridge figure-toy-variance figure-reconstructions codec-floor clean reproduce-table-sorting reproduce-figure-ponder reproduce-table-binarized reproduce-figure-bpp reproduce-search-bpp reproduce-table-imagenet reproduce-table-cifar10 reproduce-figure-ablation render status
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-25s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,30 +52,33 @@ figure-reconstructions: $(READY) ## Draw images over what is left of them, by th
 codec-floor: $(READY) ## How small JPEG and WebP can make test images, and how good they still are [ARGS="--dataset cifar10"]
 	$(PY) scripts/codec_floor.py $(ARGS)
 
-reproduce-table-sorting: $(READY) ## Run what the sorting study misses, then render its table [SCALE=smoke|cpu|paper JOBS=n ARGS=--only-dirty]
-	$(PY) -m experiments sorting --scale $(SCALE) --jobs $(JOBS) $(ARGS)
+reproduce-table-sorting: $(READY) ## Run what the sorting study misses, then render its table [SCALE=smoke|cpu|paper JOBS=n FRESH=1]
+	$(PY) -m experiments sorting $(CAMPAIGN)
 
 reproduce-figure-ponder: $(READY) ## The same for the ponder figure alone
-	$(PY) -m experiments sorting --scale $(SCALE) --jobs $(JOBS) --only signum-rnn-p $(ARGS)
+	$(PY) -m experiments sorting --only signum-rnn-p $(CAMPAIGN)
 
-reproduce-table-binarized: $(READY) ## Run what the density study misses, then render its table [SCALE=smoke|cpu|paper JOBS=n ARGS=--only-dirty]
-	$(PY) -m experiments binarized --scale $(SCALE) --jobs $(JOBS) $(ARGS)
+reproduce-table-binarized: $(READY) ## Run what the density study misses, then render its table [SCALE=smoke|cpu|paper JOBS=n FRESH=1]
+	$(PY) -m experiments binarized $(CAMPAIGN)
 
 DATASET ?= fashion_mnist
 reproduce-figure-bpp: $(READY) ## Codes of every size: run what the study misses, then render [DATASET=fashion_mnist|cifar10 SCALE=... JOBS=n]
-	$(PY) -m experiments representation/$(DATASET) --scale $(SCALE) --jobs $(JOBS) $(ARGS)
+	$(PY) -m experiments representation/$(DATASET) $(CAMPAIGN)
 
 reproduce-search-bpp: $(READY) ## The search behind it: learning rates and knobs of every row, by validation
-	$(PY) -m experiments representation/search --scale $(SCALE) --jobs $(JOBS) $(ARGS)
+	$(PY) -m experiments representation/search $(CAMPAIGN)
 
 reproduce-table-imagenet: $(READY) ## The paper's ImageNet table [SCALE=smoke|paper; paper needs GPUs and paths.data]
-	$(PY) -m experiments imagenet --scale $(SCALE) --jobs $(JOBS) $(ARGS)
+	$(PY) -m experiments imagenet $(CAMPAIGN)
 
 reproduce-table-cifar10: $(READY) ## Hard functions inside a Resnet18: run what is missing, then render [SCALE=smoke|cpu|paper JOBS=n]
-	$(PY) -m experiments classification/cifar10 --scale $(SCALE) --jobs $(JOBS) $(ARGS)
+	$(PY) -m experiments classification/cifar10 $(CAMPAIGN)
 
 reproduce-figure-ablation: $(READY) ## Its three case studies: placement, conditioning, straight-through [SCALE=... JOBS=n]
-	$(PY) -m experiments classification/ablation --scale $(SCALE) --jobs $(JOBS) $(ARGS)
+	$(PY) -m experiments classification/ablation $(CAMPAIGN)
+
+render: $(READY) ## Render docs/, the README's tables and the experiments' headers from the records in results/
+	$(PY) -m experiments sorting --render
 
 STUDY ?= sorting
 status: $(READY) ## What of a study is done, running, failed or missing [STUDY=sorting|binarized SCALE=...]

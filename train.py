@@ -4,6 +4,7 @@ python train.py                          the default job
 python train.py --help                   groups and keys
 python train.py dry_run=true             what would run
 python train.py -m seed=0,1,2            a sweep
+python train.py --list [NAME]            the runs there are: what differs, how far they are, how good
 torchrun --nproc-per-node 4 train.py     workers started by torchrun, on one or more machines
 """
 
@@ -21,14 +22,16 @@ from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from dab.engine.compose import check_sweep, resolve, settle
+from dab.engine.compose import check_sweep, resolve, searched, settle
 from dab.engine.config import ConfigError
 from dab.engine.launch import BUSY, FAILED, launch
+from dab.engine.listing import listing
 from dab.engine.run import Run
+from dab.engine.sweep import Outcome, closing_table
 
 CONF = Path(__file__).resolve().parent / "conf"
 INTERRUPTED = 128  # exit codes from here on: 128 + the signal
-failures: list[str] = []  # of this process's part of a sweep
+outcomes: list[Outcome] = []  # of this process's part of a sweep
 
 
 class JobFailed(Exception):
@@ -39,7 +42,7 @@ class JobFailed(Exception):
 def job(cfg: DictConfig) -> float:
     """One job of a sweep. Whatever it fails of, the others go on. Returns the validation metric, for sweepers."""
     overrides = list(HydraConfig.get().overrides.task)
-    reason, value = "", math.nan
+    reason, result = "", None
     try:
         config = settle(cfg, overrides)
         code = launch(config)
@@ -49,16 +52,15 @@ def job(cfg: DictConfig) -> float:
         if code:
             busy = "another process is training it"
             reason = busy if code == BUSY else run.status.get("message", f"exit code {code}")
-        elif run.result is not None:
-            value = run.result["best"]["value"]
+        elif not config["dry_run"]:
+            result = run.result
     except ConfigError as error:
         reason = f"config error: {error}"
         print(reason, file=sys.stderr, flush=True)
-    if reason:
-        failures.append(f"{' '.join(overrides)}: {reason}")
-        if "BasicLauncher" not in HydraConfig.get().launcher._target_:
-            raise JobFailed(reason)
-    return value
+    outcomes.append(Outcome(overrides, result, reason))
+    if reason and "BasicLauncher" not in HydraConfig.get().launcher._target_:
+        raise JobFailed(reason)
+    return math.nan if result is None else result["best"]["value"]
 
 
 def sweep(overrides: list[str]) -> int:
@@ -67,21 +69,48 @@ def sweep(overrides: list[str]) -> int:
         raise ConfigError("-m under torchrun is refused: every worker would sweep; use `trainer.devices=N` with -m")
     check_sweep(CONF, overrides)
     job()
+    if table := closing_table(outcomes):
+        print(table, flush=True)
+    failures = [f"{' '.join(one.overrides)}: {one.reason}" for one in outcomes if one.reason]
     if failures:
         print("\n".join([f"{len(failures)} of the sweep's jobs failed:", *failures]), file=sys.stderr)
     return FAILED if failures else 0
 
 
+def show(overrides: list[str]) -> None:
+    """--help, --cfg job, --info: Hydra's own, of files that say nothing of Hydra."""
+    check_sweep(CONF, overrides)
+    job()
+
+
+def list_runs(words: list[str]) -> str:
+    """words: a part of a name, and where runs are kept"""
+    where = [word for word in words if word.startswith("paths.runs=")]
+    names = [word for word in words if word not in where]
+    if len(names) > 1 or any(name.startswith("-") or "=" in name for name in names):
+        raise ConfigError(f"--list takes a part of a name and paths.runs=..., given {' '.join(words)}")
+    return listing(Path(resolve(CONF, where)["paths"]["runs"]), *names)
+
+
 def main() -> None:
-    args = get_args_parser().parse_args()
     try:
-        if args.multirun:
-            sys.exit(sweep(args.overrides))
-        flags = [word for word in sys.argv[1:] if word.startswith("-")]
-        if flags:  # --help, --cfg job, --info: Hydra's own
-            job()
+        if "--list" in sys.argv:
+            print(list_runs([word for word in sys.argv[1:] if word != "--list"]))
             return
-        sys.exit(launch(resolve(CONF, args.overrides)))
+        args = get_args_parser().parse_args()
+        for flag in ("config_name", "config_path", "experimental_rerun"):
+            if getattr(args, flag):
+                name = flag.replace("_", "-")
+                raise ConfigError(f"--{name} is not for train.py: --config-dir FOLDER adds experiments of your own")
+        overrides = [*args.overrides, *searched(args.config_dir)]
+        if args.multirun:
+            sys.exit(sweep(overrides))
+        if args.shell_completion:
+            job()
+        elif args.help or args.hydra_help or args.cfg or args.info:
+            show(overrides)
+        else:
+            sys.exit(launch(resolve(CONF, overrides)))
     except ConfigError as error:
         sys.exit(f"config error: {error}")
 

@@ -40,6 +40,7 @@ from dab.data.picture import MODES, read_picture, write_picture
 from dab.engine.config import ConfigError
 from dab.engine.grids import draw_grid
 from dab.engine.host import use_threads
+from dab.engine.trust import add_argument, trust
 from dab.hard import out_shape
 from dab.keys import key, seed_device
 from dab.models.bits import code_of, levels_of, pack, packed_size, symbols_of, unpack
@@ -227,8 +228,10 @@ def main() -> None:
     parser.add_argument("source", type=Path, help=f"an image, a {ENDING} file, or a folder of either")
     parser.add_argument("out", type=Path, help=f"OUT{ENDING} of an image, OUT.png of a {ENDING} file, a folder of one")
     parser.add_argument("--resize", action="store_true", help="scale images to the model's size, and cut what is over")
+    add_argument(parser)
     arguments = parser.parse_args()
     try:
+        trust(arguments.trust)
         plan = planned(arguments.source, arguments.out)
         if plan.back and arguments.resize:
             raise ValueError(f"--resize is for images: what comes out of a {ENDING} file has the size of the model's")

@@ -18,6 +18,7 @@ from dab.engine.distributed import Workers, pick_device
 from dab.engine.evaluation import final_metrics
 from dab.engine.host import use_threads
 from dab.engine.stop import Stop
+from dab.engine.trust import add_argument, trust
 from dab.predict import load, record
 
 NEW, LOST = "not measured then", "needs what only training has"
@@ -71,8 +72,10 @@ def main() -> None:
     parser.add_argument("run_dir", type=Path, help="directory of a finished run, e.g. runs/sorting/signum_dense/<hash>")
     parser.add_argument("--split", help="this split alone (default: all that the run has measured)")
     parser.add_argument("--data", metavar="FOLDER", help="where data files are, if not where the run found them")
+    add_argument(parser)
     arguments = parser.parse_args()
     try:
+        trust(arguments.trust)
         measured = measure(arguments.run_dir, arguments.split, arguments.data)
         print(report(record(arguments.run_dir), measured, arguments.split))
     except (ConfigError, FileNotFoundError, ValueError) as error:

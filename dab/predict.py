@@ -13,8 +13,9 @@ from safetensors.torch import load_file
 
 from dab.data.dataset import Dataset
 from dab.engine.build import build_task
-from dab.engine.config import ConfigError
+from dab.engine.config import COMPONENTS, ConfigError, locate
 from dab.engine.records import read_json
+from dab.engine.trust import add_argument, trust
 from dab.strip import strip
 from dab.tasks.task import Task
 
@@ -28,9 +29,23 @@ def record(run_dir: Path) -> dict[str, Any]:
         raise ValueError(f"{path} is damaged ({error}): give the directory of a finished run") from error
     if result is None:
         raise FileNotFoundError(f"{run_dir} holds no result.json: give the directory of a finished run")
-    if missing := {"config", "input_shape", "hash"}.difference(result):
-        raise ValueError(f"{path} is no record of a run: it lacks {', '.join(sorted(missing))}")
+    _check(path, result)
     return result
+
+
+def _check(path: Path, result: Any) -> None:
+    """A record is data, maybe a stranger's: its targets must be what they stand for, before anything is built."""
+    lacks = {"config", "input_shape", "hash"}.difference(result) if isinstance(result, dict) else {"everything"}
+    if lacks:
+        raise ValueError(f"{path} is no record of a run: it lacks {', '.join(sorted(lacks))}")
+    config, shape = result["config"], result["input_shape"]
+    for part in ("trainer", "paths"):
+        if not isinstance(config, dict) or not isinstance(config.get(part), dict):
+            raise ValueError(f"{path} is no record of a run: its config has no {part}")
+    if not isinstance(shape, list) or not all(type(size) is int and size > 0 for size in shape):
+        raise ValueError(f"{path} is no record of a run: its input_shape is {shape!r}")
+    for component in COMPONENTS:
+        locate(component, config.get(component))
 
 
 def load(run_dir: Path, data: Dataset | None = None) -> Task:
@@ -43,6 +58,8 @@ def load(run_dir: Path, data: Dataset | None = None) -> Task:
         task = build_task(result["config"], tuple(result["input_shape"]))
     except KeyError as error:
         raise ValueError(f"{run_dir / 'result.json'} is no record of a run: its config lacks {error}") from error
+    except RuntimeError as error:  # more memory than there is, say
+        raise ValueError(f"the model of {run_dir / 'result.json'} cannot be built: {one_line(error)}") from error
     if data is not None:
         task.prepare(data)
     task = strip(task)
@@ -51,17 +68,22 @@ def load(run_dir: Path, data: Dataset | None = None) -> Task:
     try:
         task.model.load_state_dict(load_file(weights))
     except (SafetensorError, RuntimeError) as error:
-        reason = " ".join(str(error).split())
-        raise ValueError(f"{weights} does not hold the weights of this run's model: {reason}") from error
+        raise ValueError(f"{weights} does not hold the weights of this run's model: {one_line(error)}") from error
     return task
+
+
+def one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m dab.predict", description=__doc__)
     parser.add_argument("run_dir", type=Path, help="directory of a finished run, e.g. runs/sorting/signum_dense/<hash>")
     parser.add_argument("input", nargs="+", help="for a sorter: the numbers to sort")
+    add_argument(parser)
     arguments = parser.parse_args()
     try:
+        trust(arguments.trust)
         with torch.no_grad():
             print(load(arguments.run_dir).predict(arguments.input))
     except (ConfigError, FileNotFoundError, ValueError) as error:

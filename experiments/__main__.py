@@ -7,46 +7,89 @@ from contextlib import nullcontext
 
 from experiments import report
 from experiments.checkout import checkout, has_uncommitted_code
-from experiments.study import ROOT, RUNS, SCALES, Cell, records_of
+from experiments.estimate import estimate, seconds_of
+from experiments.study import COMMITTED, FRESH, OWN, ROOT, RUNS, SCALES, Cell, Store
+
+BAD_INPUT = 2
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m experiments", description="Run what a study misses, then render.")
-    parser.add_argument("study", choices=report.STUDIES)
-    parser.add_argument("--scale", choices=SCALES, default="cpu")
-    parser.add_argument("--jobs", type=int, default=2, help="runs at a time, one thread each")
-    parser.add_argument("--only", default="", help="only cells whose id contains this")
-    parser.add_argument("--only-dirty", action="store_true", help="train again what uncommitted code has trained")
-    parser.add_argument("--status", action="store_true", help="done, running, failed or missing, for each cell")
-    parser.add_argument("--render", action="store_true", help="only render what there is")
-    arguments = parser.parse_args()
-    study, scale = report.STUDIES[arguments.study], arguments.scale
+    arguments = parse()
+    study, scale, store = report.STUDIES[arguments.study], arguments.scale, store_of(arguments)
+    if arguments.render:
+        return wrote(scale, store)
     cells = [cell for cell in study.cells(scale) if arguments.only in cell.id]
     if not cells:
-        print(
-            f"{arguments.study} has no cells at scale={scale}" + (f" named {arguments.only}" if arguments.only else "")
-        )
+        print(nothing(arguments.study, scale, arguments.only), file=sys.stderr)
+        return BAD_INPUT
     if arguments.status:
         from experiments.campaign import status  # here and below: it needs the engine, rendering does not
 
-        print(status(cells, scale, records_of(study, scale)))
+        print(status(cells, scale, store.records(study, scale), store.runs))
         return 0
-    code = 0 if arguments.render else _run(arguments, cells)
+    code = _run(arguments, cells, store)
     if code <= 1:  # not when stopped half-way
-        print(f"wrote {report.write(scale).relative_to(ROOT)}")
+        wrote(scale, store)
     return code
 
 
-def _run(arguments: argparse.Namespace, cells: Sequence[Cell]) -> int:
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m experiments", description="Run what a study misses, then render.")
+    parser.add_argument("study", choices=report.STUDIES)
+    parser.add_argument("--scale", choices=SCALES, default="cpu")
+    parser.add_argument("--jobs", type=at_least_one, default=2, help="runs at a time, one thread each")
+    parser.add_argument("--only", default="", help="only cells whose id contains this")
+    parser.add_argument("--only-dirty", action="store_true", help="train again what uncommitted code has trained")
+    parser.add_argument("--status", action="store_true", help="done, running, failed or missing, for each cell")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--fresh", action="store_true", help="train every cell again, in runs/fresh/")
+    where.add_argument("--keep", action="store_true", help="keep records in results/ and render docs/, to be committed")
+    where.add_argument("--render", action="store_true", help="only render docs/, README and headers from results/")
+    return parser.parse_args()
+
+
+def at_least_one(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a number of at least 1, given {text}")
+    return int(text)
+
+
+def store_of(arguments: argparse.Namespace) -> Store:
+    return FRESH if arguments.fresh else COMMITTED if arguments.keep or arguments.render else OWN
+
+
+def nothing(study: str, scale: str, only: str) -> str:
+    """Why there is nothing to do."""
+    ids = [cell.id for cell in report.STUDIES[study].cells(scale)]
+    if ids:
+        return f"no cell of {study} at scale={scale} has {only} in its name, so nothing was done; one is {ids[0]}"
+    others = [name for name in SCALES if report.STUDIES[study].cells(name)]
+    return f"{study} has no cells at scale={scale}, so nothing was done; it has some at {', '.join(others)}"
+
+
+def wrote(scale: str, store: Store) -> int:
+    print(f"wrote {report.write(scale, store).relative_to(ROOT)}")
+    return 0
+
+
+def _run(arguments: argparse.Namespace, cells: Sequence[Cell], store: Store) -> int:
     """From a checkout of the last commit; what is only a try (scale=smoke) from the files as they are."""
     from experiments.campaign import HERE, Campaign
 
-    records = records_of(report.STUDIES[arguments.study], arguments.scale)
-    is_try = arguments.scale == "smoke"
+    study, scale = report.STUDIES[arguments.study], arguments.scale
+    records, is_try = store.records(study, scale), arguments.scale == "smoke"
     with nullcontext(HERE) if is_try else checkout(ROOT, RUNS / "checkouts") as code:
         if code.commit and has_uncommitted_code(ROOT):
             print(f"running commit {code.commit[:7]}; uncommitted changes are not in it", flush=True)
-        return Campaign(cells, arguments.scale, records, arguments.jobs, code, arguments.only_dirty).run()
+        campaign = Campaign(cells, scale, records, arguments.jobs, code, arguments.only_dirty, store.runs)
+        if campaign.waiting:
+            known = seconds_of(study.cells(scale), records, OWN.records(study, scale))
+            print(estimate(campaign.waiting, arguments.jobs, known), flush=True)
+        else:
+            again = f"remove {store.runs.relative_to(ROOT)}/" if store is FRESH else "--fresh (make: FRESH=1)"
+            wanted = "unclean" if arguments.only_dirty else "missing"
+            print(f"nothing to do: of {len(cells)} runs none is {wanted}; to train them again: {again}", flush=True)
+        return campaign.run()
 
 
 if __name__ == "__main__":

@@ -36,15 +36,17 @@ class Campaign:
         jobs: int,
         code: Checkout = HERE,
         only_dirty: bool = False,
+        runs: Path | None = None,
     ):
         self.scale, self.records, self.jobs, self.code, self.only_dirty = scale, records, jobs, code, only_dirty
+        self.runs = runs or RUNS
         self.waiting = [cell for cell in cells if self._wants(cell)]
         self.total, self.failed, self.stopped = len(self.waiting), 0, 0
         self.running: dict[subprocess.Popen[bytes], Cell] = {}
 
     def _wants(self, cell: Cell) -> bool:
         if not self.only_dirty:
-            return state(cell, self.scale, self.records) != "done"
+            return state(cell, self.scale, self.records, self.runs) != "done"
         record = self.records.of(cell)
         return record is not None and not is_clean(record)
 
@@ -63,8 +65,9 @@ class Campaign:
         return 128 + self.stopped if self.stopped else int(self.failed > 0)
 
     def _start(self, cell: Cell) -> None:
-        arguments = [sys.executable, str(self.code.root / "train.py"), f"scale={self.scale}", *cell.command, *_where()]
-        arguments += ["logger.mode=disabled", *(["force=true"] if self._must_start_over(cell) else [])]
+        arguments = [sys.executable, str(self.code.root / "train.py"), f"scale={self.scale}", *cell.command]
+        arguments += [*_where(self.runs), "logger.mode=disabled"]
+        arguments += ["force=true"] if self._must_start_over(cell) else []
         log = self._log(cell)
         log.parent.mkdir(parents=True, exist_ok=True)
         with open(log, "wb") as output:
@@ -79,16 +82,16 @@ class Campaign:
 
     def _must_start_over(self, cell: Cell) -> bool:
         """A finished run would only say that it is; an interrupted one goes on, and a clean one is what is wanted."""
-        result = run_of(cell, self.scale).result
+        result = run_of(cell, self.scale, self.runs).result
         return self.only_dirty and result is not None and not is_clean(result)
 
     def _log(self, cell: Cell) -> Path:
-        return RUNS / "campaign-logs" / f"{self.scale}.{cell.id}.log"
+        return self.runs / "campaign-logs" / f"{self.scale}.{cell.id}.log"
 
     def _collect(self) -> None:
         for process in [p for p in self.running if p.poll() is not None]:
             cell = self.running.pop(process)
-            record = keep(cell, self.scale, self.records) if process.returncode == 0 else None
+            record = keep(cell, self.scale, self.records, self.runs) if process.returncode == 0 else None
             self.failed += record is None and not self.stopped
             log = os.path.relpath(self._log(cell))
             outcome = _outcome(record) if record else f"{_complaint(process.returncode)}, see {log}"
@@ -112,37 +115,37 @@ def _complaint(code: int) -> str:
     return f"exit {code}" if code else "the commit makes another run of it than the working tree: commit first"
 
 
-def keep(cell: Cell, scale: str, records: Records) -> Record | None:
+def keep(cell: Cell, scale: str, records: Records, runs: Path) -> Record | None:
     """Copy the run's result.json to where tables are made from, without the paths of this machine."""
-    result = run_of(cell, scale).result
+    result = run_of(cell, scale, runs).result
     if result is None:
         return None
-    record, path = _anywhere(result), records.path(cell)
+    record, path = _anywhere(result, runs), records.path(cell)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, record)
     return record
 
 
-def _where() -> list[str]:
-    return [f"paths.runs={RUNS}", f"paths.data={DATA}"]
+def _where(runs: Path) -> list[str]:
+    return [f"paths.runs={runs}", f"paths.data={DATA}"]
 
 
-def _anywhere(value: Any) -> Any:
+def _anywhere(value: Any, runs: Path) -> Any:
     """The same on any machine: places inside this folder become relative, and the command does without them."""
     if isinstance(value, dict):
-        return {key: _anywhere(inner) for key, inner in value.items()}
+        return {key: _anywhere(inner, runs) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_anywhere(inner) for inner in value]
+        return [_anywhere(inner, runs) for inner in value]
     if isinstance(value, str):
-        for override in _where():
+        for override in _where(runs):
             value = value.replace(f" {override}", "")
-        for path, name in ((RUNS, "runs"), (DATA, "data"), (ROOT, ".")):
+        for path, name in ((runs, "runs"), (DATA, "data"), (ROOT, ".")):
             value = re.sub(rf"{re.escape(str(path))}(?=/|\s|$)", name, value)
     return value
 
 
-def status(cells: Sequence[Cell], scale: str, records: Records) -> str:
-    states = {cell.id: state(cell, scale, records) for cell in cells}
+def status(cells: Sequence[Cell], scale: str, records: Records, runs: Path | None = None) -> str:
+    states = {cell.id: state(cell, scale, records, runs) for cell in cells}
     lines = [f"{state_:12} {name}" for name, state_ in states.items()]
     counts = [f"{count} {name}" for name, count in Counter(states.values()).items()]
     unclean = sum(not is_clean(record) for cell in cells if (record := records.of(cell)) is not None)

@@ -13,3 +13,9 @@ def human(count: float) -> str:
 
 def duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.1f} min"
+
+
+def human_duration(seconds: float) -> str:
+    """For a person who waits: 9000 → 2 h 30 min"""
+    minutes = round(seconds / 60)
+    return duration(seconds) if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from dab.engine.compose import resolve
@@ -12,11 +13,11 @@ from experiments.study import ROOT, RUNS, Cell, Records
 
 
 @cache
-def run_of(cell: Cell, scale: str) -> Run:
-    """The run that the cell's command makes."""
+def run_of(cell: Cell, scale: str, runs: Path | None = None) -> Run:
+    """The run that the cell's command makes; below `runs` if that is another folder than usual."""
     config = copy.deepcopy(_composed(scale, cell.overrides))
     config["seed"] = cell.seed
-    config["paths"]["runs"] = str(RUNS)
+    config["paths"]["runs"] = str(runs or RUNS)
     return Run(config)
 
 
@@ -26,9 +27,9 @@ def _composed(scale: str, overrides: tuple[str, ...]) -> dict[str, Any]:
     return resolve(ROOT / "conf", [f"scale={scale}", *overrides])
 
 
-def state(cell: Cell, scale: str, records: Records) -> str:
+def state(cell: Cell, scale: str, records: Records, runs: Path | None = None) -> str:
     """done | stale (its configuration has changed since) | running | interrupted | failed | missing"""
-    record, run = records.of(cell), run_of(cell, scale)
+    record, run = records.of(cell), run_of(cell, scale, runs)
     if record is not None:
         return "done" if record["hash"] == run.hash else "stale"
     return "interrupted" if run.status["state"] == "running" and not run.is_locked() else run.status["state"]

@@ -78,19 +78,50 @@ class Study:
 
 
 class Records:
-    """The finished runs of one study and scale: one file for each cell."""
+    """The finished runs of one study and scale: one file for each cell, in `folder` or else in those of `besides`."""
 
-    def __init__(self, folder: Path):
-        self.folder = folder
+    def __init__(self, folder: Path, besides: Records | None = None):
+        self.folder, self.besides = folder, besides
 
     def path(self, cell: Cell) -> Path:
+        """Where its record is kept."""
         return self.folder / f"{cell.id}.json"
 
     def of(self, cell: Cell) -> Record | None:
         path = self.path(cell)
-        return json.loads(path.read_text()) if path.exists() else None
+        if path.exists():
+            return json.loads(path.read_text())
+        return None if self.besides is None else self.besides.of(cell)
 
 
-def records_of(study: Study, scale: str) -> Records:
-    """Campaigns are kept in results/; smoke runs are not worth keeping."""
-    return Records((RUNS / "smoke-results" if scale == "smoke" else ROOT / "results") / study.name / scale)
+@dataclass(frozen=True)
+class Store:
+    """Where a campaign trains, keeps its records and writes its page.
+
+    committed   results/ and docs/: what the repository says. Only who asks for it writes there
+    own         runs/, and what is committed counts as done: nothing that git tracks is touched
+    fresh       runs/fresh/, from nothing: every cell is trained again
+    """
+
+    name: str
+
+    @property
+    def runs(self) -> Path:
+        return RUNS / "fresh" if self.name == "fresh" else RUNS
+
+    def records(self, study: Study, scale: str) -> Records:
+        """Smoke runs are not worth committing."""
+        below = Path(study.name) / scale
+        if scale == "smoke":
+            return Records(self.runs / "smoke-results" / below)
+        committed = Records(ROOT / "results" / below)
+        if self.name == "committed":
+            return committed
+        return Records(self.runs / "results" / below, committed if self.name == "own" else None)
+
+    def page(self, scale: str) -> Path:
+        is_committed = self.name == "committed" and scale == "cpu"
+        return ROOT / "docs/RESULTS.md" if is_committed else self.runs / f"report-{scale}" / "RESULTS.md"
+
+
+COMMITTED, OWN, FRESH = Store("committed"), Store("own"), Store("fresh")

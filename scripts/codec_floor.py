@@ -1,6 +1,6 @@
 """How small JPEG and WebP can make small images, and how good these still are: marks beside codes of as few bits.
 
-python scripts/codec_floor.py [--dataset fashion_mnist|cifar10] [--images 1000] [--data data] [--out results/codecs]
+python scripts/codec_floor.py [--dataset fashion_mnist|cifar10] [--images 1000] [--data data] [--out runs/codecs]
 
 The first test images, each at the lowest quality that Pillow offers. Sizes are told twice, in bits for each pixel of
 each channel as `model.bpp` counts them:
@@ -113,7 +113,7 @@ def main() -> None:
     parser.add_argument("--dataset", choices=TESTS, default="fashion_mnist")
     parser.add_argument("--images", type=int, default=1000, help="how many, from the first on")
     parser.add_argument("--data", type=Path, default=Path("data"), help="where the data files are")
-    parser.add_argument("--out", type=Path, default=ROOT / "results" / "codecs")
+    parser.add_argument("--out", type=Path, default=ROOT / "runs" / "codecs")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     try:

@@ -11,13 +11,17 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import sys
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from dab.engine.config import ConfigError
+from dab.engine.trust import add_argument, trust
 from dab.keys import generator
 from dab.metrics.sorting import all_or_none, right_places
+from dab.models.dense_sorter import DenseSorter
 from dab.predict import load
 
 
@@ -76,6 +80,8 @@ def _small(weight: Tensor) -> float:
 @torch.no_grad()
 def diagnose(run_dir: Path, sequences: int = 100_000) -> dict[str, float]:
     model = load(run_dir).model
+    if not isinstance(model, DenseSorter):
+        raise ValueError(f"{run_dir} holds a {type(model).__name__}: give a run of a dense sorter")
     x = torch.rand(sequences, model.length, generator=generator("diagnose"))
     return {**failures(model, x), **units(model, x[:2000])}
 
@@ -83,8 +89,14 @@ def diagnose(run_dir: Path, sequences: int = 100_000) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("run_dir", type=Path, nargs="+", help="finished runs of a dense sorter")
-    for run_dir in parser.parse_args().run_dir:
-        print(run_dir, json.dumps(diagnose(run_dir), indent=2))
+    add_argument(parser)
+    arguments = parser.parse_args()
+    try:
+        trust(arguments.trust)
+        for run_dir in arguments.run_dir:
+            print(run_dir, json.dumps(diagnose(run_dir), indent=2))
+    except (ConfigError, FileNotFoundError, ValueError) as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

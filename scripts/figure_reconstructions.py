@@ -65,7 +65,7 @@ def main() -> None:
     pictures = rows(DATASETS[arguments.dataset], arguments.scale)
     if not pictures:
         parser.exit(1, "no finished run of the study in runs/: make reproduce-figure-bpp first\n")
-    out = arguments.out or Path(f"docs/figures/reconstructions_{arguments.dataset}.png")
+    out = arguments.out or Path(f"figures/reconstructions_{arguments.dataset}.png")
     draw(pictures, out)
     print(f"wrote {out}")
 

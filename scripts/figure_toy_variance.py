@@ -1,6 +1,6 @@
 """The toy of the REBAR and RELAX papers: one Bernoulli, cost (b - 0.45)², loss and variance while it trains.
 
-python scripts/figure_toy_variance.py [--out docs/figures/toy_variance.png] [--steps 3000]
+python scripts/figure_toy_variance.py [--out figures/toy_variance.png] [--steps 3000]
 
 Sixteen samples a step for everybody (DisARM: pairs). The loss falls to 0.2025 as the logit goes to minus infinity. The
 relaxed cost is near zero between the two states, so REBAR's control variate resembles the cost little: what it can
@@ -89,7 +89,7 @@ def draw(curves: dict[str, list[list[float]]], path: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("docs/figures/toy_variance.png"))
+    parser.add_argument("--out", type=Path, default=Path("figures/toy_variance.png"))
     parser.add_argument("--steps", type=int, default=3000)
     options = parser.parse_args()
     torch.manual_seed(0)

@@ -19,10 +19,12 @@ from dab.engine.records import read_metrics
 from experiments import __main__ as command_line
 from experiments.campaign import Campaign, status
 from experiments.checkout import checkout, has_uncommitted_code, head
+from experiments.estimate import estimate
 from experiments.provenance import is_clean
+from experiments.report import STUDIES
 from experiments.results import Results
 from experiments.runs import run_of, state
-from experiments.study import Cell, Records
+from experiments.study import COMMITTED, FRESH, OWN, ROOT, Cell, Records, Store
 
 TINY = ("trainer.steps=3", "data.valid_size=50", "data.test_size=50")
 
@@ -132,12 +134,14 @@ def campaign(repository: Path, tiny, monkeypatch) -> Callable[..., tuple[int, di
     for module in ("experiments.campaign", "experiments.__main__"):
         monkeypatch.setattr(f"{module}.ROOT", repository)
     monkeypatch.setattr("experiments.campaign.DATA", repository / "data")
-    monkeypatch.setattr(command_line, "records_of", lambda *_: records)
+    monkeypatch.setattr("experiments.study.RUNS", repository / "runs")
+    monkeypatch.setattr(Store, "records", lambda *_: records)
 
     def run(only_dirty: bool = False, name: str | None = None) -> tuple[int, dict]:
         expected = run_of(cell, "cpu").dir
         monkeypatch.setenv("RUN_DIR", str(expected.with_name(name or expected.name)))
-        code = command_line._run(Namespace(study="sorting", scale="cpu", jobs=1, only_dirty=only_dirty), [cell])
+        arguments = Namespace(study="sorting", scale="cpu", jobs=1, only_dirty=only_dirty)
+        code = command_line._run(arguments, [cell], OWN)
         return code, records.of(cell)
 
     return run
@@ -218,3 +222,57 @@ def test_status_from_the_command_line(monkeypatch, capsys) -> None:
     monkeypatch.setattr(sys, "argv", ["experiments", "sorting", "--status", "--only", "oracle"])
     assert command_line.main() == 0
     assert "oracle-argsort.T5.seed0" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["sorting", "--only", "nope"], "no cell of sorting at scale=cpu has nope in its name, so nothing was done"),
+        (["imagenet"], "imagenet has no cells at scale=cpu, so nothing was done; it has some at smoke, paper"),
+        (["sorting", "--jobs", "0"], "must be a number of at least 1, given 0"),
+        (["sorting", "--jobs", "-2"], "must be a number of at least 1, given -2"),
+        (["sorting", "--fresh", "--keep"], "not allowed with"),
+    ],
+)
+def test_a_campaign_that_cannot_be_meant_does_nothing_and_says_so(words, says, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(command_line.report, "write", lambda *_: pytest.fail("rendered"))
+    monkeypatch.setattr(command_line, "_run", lambda *_: pytest.fail("ran"))
+    monkeypatch.setattr(sys, "argv", ["experiments", *words])
+    try:
+        code = command_line.main()
+    except SystemExit as exit:
+        code = exit.code
+    assert code == 2 and says in capsys.readouterr().err
+
+
+def test_only_who_asks_for_it_writes_where_git_looks(tiny) -> None:
+    (cell, _), _ = tiny
+    ignored = ROOT / "runs"
+    for store in (OWN, FRESH):
+        for study in STUDIES.values():
+            for scale in ("smoke", "cpu", "paper"):
+                assert store.records(study, scale).path(cell).is_relative_to(ignored)
+                assert store.page(scale).is_relative_to(ignored)
+    assert COMMITTED.page("cpu") == ROOT / "docs/RESULTS.md"
+    assert not FRESH.runs.samefile(OWN.runs) if FRESH.runs.exists() else FRESH.runs != OWN.runs
+
+
+def test_what_is_committed_is_done_and_one_s_own_comes_first(tmp_path: Path, tiny) -> None:
+    (one, two), committed = tiny
+    own = Records(tmp_path / "own", committed)
+    for records, cell, seconds in ((committed, one, 1), (committed, two, 2), (own, two, 3)):
+        records.folder.mkdir(exist_ok=True)
+        records.path(cell).write_text(json.dumps({"seconds": seconds}))
+    assert [own.of(cell)["seconds"] for cell in (one, two)] == [1, 3]
+    assert committed.of(two)["seconds"] == 2
+
+
+def test_how_long_it_takes_is_told_from_such_runs() -> None:
+    cells = [Cell("a", "T5", seed, ()) for seed in (0, 1, 2)] + [Cell("b", "T5", 0, ())]
+    known = [(cells[0], 3000.0), (Cell("a", "T9", 0, ()), 9.0)]
+    told = estimate(cells, 2, known)
+    assert (
+        told == "4 runs to do, 2 at a time: about 1 h 15 min, by the records of such runs; 1 without a record to go by"
+    )
+    assert "about 50.0 min" in estimate(cells[:1], 2, known)  # one run is not faster for two jobs
+    assert "no record to tell" in estimate(cells[3:], 2, known)

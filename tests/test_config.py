@@ -167,6 +167,9 @@ def test_a_sweep_goes_on_after_any_failure_and_tells_at_the_end(train, tmp_path:
     assert "Traceback" not in done.stderr
     finished = list((tmp_path / "runs").rglob("result.json"))
     assert [path.parent.parent.name for path in finished] == ["signum_dense"]
+    table = done.stdout[done.stdout.index("6 runs, 1 finished, 5 failed") :].splitlines()
+    assert table[1].split() == ["best", "valid/all_or_none", "test/all_or_none", "seconds"]
+    assert sum("1 failed" in line for line in table) == 5
 
 
 def test_the_command_line_prints_no_traceback(train) -> None:

@@ -17,7 +17,7 @@ from experiments.figures import draw_changed, fingerprint
 from experiments.printers import latex, markdown
 from experiments.results import Results
 from experiments.runs import run_of
-from experiments.study import ROOT, Cell, Records
+from experiments.study import COMMITTED, ROOT, Cell, Records
 
 BOTH = pytest.mark.parametrize("study", [sorting, binarized], ids=["sorting", "binarized"])
 
@@ -119,7 +119,7 @@ def results() -> dict[str, Results]:
 
 def test_results_page_is_not_stale(results) -> None:
     """docs/RESULTS.md is what the committed records say. `python -m experiments sorting --render` writes it."""
-    page = report.results_path("cpu")
+    page = COMMITTED.page("cpu")
     sections = report.sections(results)
     assert page.read_text() == report.page(sections)
     drawn = json.loads((page.parent / "figures/drawn.json").read_text())

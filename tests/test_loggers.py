@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from wandb_file import items, of_kind
 
 from dab.engine.launch import FAILED, launch
-from dab.engine.loggers import has_credentials
+from dab.engine.loggers import address, has_credentials, unreachable
 from dab.engine.records import read_metrics
 from dab.engine.run import Run
 
@@ -101,11 +102,36 @@ def test_credentials_are_found_where_wandb_login_leaves_them(monkeypatch, tmp_pa
     assert has_credentials()
 
 
-def test_a_server_that_does_not_answer_costs_the_mirror_not_the_run(config, monkeypatch, capsys) -> None:
-    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
-    monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
-    monkeypatch.setattr("dab.engine.loggers.INIT_TIMEOUT", 2)
-    made = config("logger.mode=online")
-    assert launch(made) == 0
-    assert "logging offline instead" in capsys.readouterr().out
-    assert run_file(Run(made)).exists()
+@pytest.mark.parametrize("listens", [False, True])
+def test_a_server_that_does_not_answer_costs_the_mirror_not_the_run(listens, config, monkeypatch, capsys) -> None:
+    """Nobody there is told at once; somebody who takes the connection and says nothing, after a while."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1] if listens else 9
+        monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+        monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{port}")
+        monkeypatch.setattr("dab.engine.loggers.INIT_TIMEOUT", 2)
+        made = config("logger.mode=online")
+        assert launch(made) == 0
+    told = capsys.readouterr().out
+    assert "logging offline instead" in told and ("127.0.0.1:9" in told) != listens
+    folder = run_file(Run(made)).parent
+    assert f"-m wandb sync {folder}" in told
+
+
+def test_where_nobody_answers_is_known_within_seconds(monkeypatch) -> None:
+    """A name that resolves slowly, or a firewall that swallows everything."""
+    monkeypatch.setattr("dab.engine.loggers.PROBE_TIMEOUT", 0.2)
+    monkeypatch.setattr(socket, "create_connection", lambda *_, **__: time.sleep(30))
+    before = time.monotonic()
+    assert "does not answer within" in unreachable("example.org", 443)
+    assert time.monotonic() - before < 5
+
+
+def test_the_proxy_is_asked_where_there_is_one(monkeypatch) -> None:
+    for name in ("HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy", "WANDB_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    assert address() == ("api.wandb.ai", 443)
+    monkeypatch.setenv("https_proxy", "http://proxy.example:3128")
+    assert address() == ("proxy.example", 3128)
+    monkeypatch.setenv("no_proxy", "api.wandb.ai")
+    assert address() == ("api.wandb.ai", 443)

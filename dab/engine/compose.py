@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import typing
 from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import chain
@@ -14,12 +15,13 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from dab.engine.config import ConfigError, allowed, first_line, omegaconf_line, plain
 from dab.engine.run import ELSEWHERE, OPTIONS_ELSEWHERE
 from dab.engine.targets import locate, takes
+from dab.engine.trust import trust
 from dab.estimators.why_not import has_hard
 
 NAME_LENGTH = 100  # a run's directory must fit into a file system; the hash tells long ones apart
@@ -32,12 +34,24 @@ def resolve(config_dir: Path, overrides: Sequence[str], config_name: str = "conf
         if override.is_sweep_override():
             raise ConfigError(f"{override.input_line} names several values: add -m to train one run for each")
     with initialize_config_dir(str(config_dir.resolve()), version_base="1.3"):
-        return settle(_compose(config_name, overrides), overrides, config_name)
+        return settle(_own(config_name, overrides), overrides, config_name)
+
+
+def searched(folder: str | None) -> list[str]:
+    """The override that lets experiments of the user's own be found beside those of conf/."""
+    if folder is None:
+        return []
+    if not Path(folder).is_dir():
+        raise ConfigError(f"--config-dir {folder} is no folder; give one that holds, say, experiment/mine.yaml")
+    path = str(Path(folder).resolve()).replace("\\", "\\\\").replace("'", "\\'")
+    return [f"hydra.searchpath=['file://{path}']"]
 
 
 def settle(cfg: DictConfig, overrides: Sequence[str], config_name: str = "config") -> dict[str, Any]:
     """The checked config of what Hydra composed from these overrides. Hydra must be initialised."""
-    config, parsed = plain(cfg), parse(overrides)
+    parsed = parse(overrides)
+    _trust(cfg, parsed)
+    config = plain(cfg)
     for override in parsed:
         if reason := without_effect(config, override):
             raise ConfigError(f"{override.input_line} has no effect: {reason}")
@@ -58,7 +72,44 @@ def check_sweep(config_dir: Path, overrides: Sequence[str], config_name: str = "
     variants: Iterator[list[str]] = chain([base], ([*base[:i], line, *base[i + 1 :]] for i, line in swept))
     with initialize_config_dir(str(config_dir.resolve()), version_base="1.3"):
         for variant in variants:
-            _compose(config_name, variant)
+            _own(config_name, variant)
+
+
+def _own(config_name: str, overrides: Sequence[str]) -> DictConfig:
+    """What these overrides compose to, if no file says anything of Hydra itself.
+
+    Its keys name classes, write directories and set the environment; they belong to the command line and config.yaml.
+    """
+    cfg = _compose(config_name, overrides, hydra=True)
+    said = [word for word in overrides if re.match(r"[+~]*hydra[./]", word)]
+    ours, theirs = _raw(_baseline(config_name, "~experiment", *said).hydra), _raw(cfg.hydra)
+    if touched := [name for name in theirs if theirs[name] != ours.get(name)]:
+        raise ConfigError(
+            f"a configuration file sets hydra.{touched[0]}, which only the command line may: take it out of the file"
+        )
+    with open_dict(cfg):
+        del cfg["hydra"]
+    return cfg
+
+
+def _raw(hydra: DictConfig) -> dict[str, Any]:
+    """As it is written: nothing is looked up. What tells of this command alone is left out."""
+    content = typing.cast(dict[str, Any], OmegaConf.to_container(hydra, resolve=False))
+    content["job"].pop("override_dirname", None)
+    return {name: part for name, part in content.items() if name not in ("runtime", "overrides")}
+
+
+def _trust(cfg: DictConfig, overrides: Sequence[Override]) -> None:
+    """Take over `trust=` of the command line, and nothing that a file says of it."""
+    asked = [o.value() for o in overrides if o.key_or_group == "trust"]
+    written = typing.cast(dict[str, Any], OmegaConf.to_container(cfg, resolve=False))
+    if written.get("trust") is not None and not asked:
+        raise ConfigError("a configuration file says trust, which only the command line may: take it out of the file")
+    packages: Any = asked[-1] if asked else []
+    try:
+        trust(packages if isinstance(packages, list) else [packages])
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
 
 
 def parse(overrides: Sequence[str]) -> list[Override]:
@@ -89,15 +140,17 @@ def label(config: dict[str, Any], overrides: Sequence[Override], config_name: st
     if not asked:
         return ""
     groups = set(_groups())
-    start = [str(o.input_line) for o in overrides if o.key_or_group in ("experiment", "scale")]
+    start = [str(o.input_line) for o in overrides if o.key_or_group in ("experiment", "scale", "hydra.searchpath")]
     choices = _baseline(config_name, *start).hydra.runtime.choices
     chosen = [o for o in asked if o.key_or_group in groups and choices.get(o.key_or_group) != o.value()]
     base = _baseline(config_name, *start, *(str(o.input_line) for o in chosen))
     words = [str(o.value()) for o in chosen]
     for override in asked:
         key = override.key_or_group
-        if key not in groups and (value := _select(config, key)) != OmegaConf.select(base, key):
-            words.append(f"{key.rpartition('.')[2]}={value}")
+        value = _select(config, key)
+        if key not in groups and not override.is_delete() and value != OmegaConf.select(base, key):
+            option = key.rpartition(".")[2]
+            words.append(str(value).rpartition(".")[2] if option == "_target_" else f"{option}={value}")
     return "".join("+" + re.sub(r"[^\w.=,-]+", "", word) for word in dict.fromkeys(words))[:NAME_LENGTH]
 
 
@@ -116,7 +169,7 @@ def _tells(key: str) -> bool:
     part, _, option = key.partition(".")
     if option in OPTIONS_ELSEWHERE.get(part, ()):
         return False
-    return part not in ("experiment", "scale", "seed", *ELSEWHERE) or part == "budget"
+    return part not in ("experiment", "scale", "seed", "hydra", *ELSEWHERE) or part == "budget"
 
 
 def _select(config: dict[str, Any], key: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import typing
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -63,6 +64,7 @@ class Schema:
     scale: str = MISSING
     dry_run: bool = False
     force: bool = False
+    trust: Any = None
     budget: dict[str, Any] = field(default_factory=dict)
     paths: PathsSchema = field(default_factory=PathsSchema)
     trainer: TrainerSchema = field(default_factory=TrainerSchema)
@@ -79,6 +81,7 @@ class Schema:
 
 def plain(cfg: DictConfig) -> dict[str, Any]:
     """The resolved config as plain Python, checked; raises ConfigError."""
+    _refuse_resolvers(OmegaConf.to_container(cfg, resolve=False))
     try:
         typed = OmegaConf.merge(OmegaConf.structured(Schema), cfg)
         config = OmegaConf.to_container(typed, resolve=True, throw_on_missing=True)
@@ -94,6 +97,18 @@ def plain(cfg: DictConfig) -> dict[str, Any]:
     if resolved["logger"]["mode"] not in (modes := ("auto", "online", "offline", "disabled")):
         raise ConfigError(f"logger.mode is {resolved['logger']['mode']!r}; choose from {', '.join(modes)}")
     return resolved
+
+
+def _refuse_resolvers(node: Any, path: str = "") -> None:
+    """`${name}` is another value of the configuration; `${name:...}` is a call, and what it finds would be recorded."""
+    if isinstance(node, dict | list):
+        for name, value in node.items() if isinstance(node, dict) else enumerate(node):
+            _refuse_resolvers(value, f"{path}.{name}" if path else str(name))
+    elif isinstance(node, str) and (call := re.search(r"\$\{\s*([\w.]+)\s*:", node)):
+        raise ConfigError(
+            f"{path} asks for ${{{call[1]}:...}}, and its answer would stand in records and in W&B: write the value "
+            "itself, or refer to another key with ${key}"
+        )
 
 
 def _check_trainer(trainer: dict[str, Any]) -> None:

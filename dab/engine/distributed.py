@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -16,6 +16,8 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch import Tensor, nn
+
+from dab.engine.trust import trust, trusted
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,8 @@ def spawn(work: Callable[[Workers, dict[str, Any]], int], config: dict[str, Any]
     world = config["trainer"]["devices"]
     with tempfile.TemporaryDirectory() as folder:
         store = f"file://{Path(folder) / 'rendezvous'}"
-        context = mp.start_processes(_child, (work, config, world, store), world, join=False, start_method="spawn")
+        arguments = (work, config, world, store, trusted())
+        context = mp.start_processes(_child, arguments, world, join=False, start_method="spawn")
         assert context is not None
 
         def forward(number: int, _frame: Any) -> None:
@@ -164,7 +167,13 @@ def spawn(work: Callable[[Workers, dict[str, Any]], int], config: dict[str, Any]
 
 
 def _child(
-    rank: int, work: Callable[[Workers, dict[str, Any]], int], config: dict[str, Any], world: int, store: str
+    rank: int,
+    work: Callable[[Workers, dict[str, Any]], int],
+    config: dict[str, Any],
+    world: int,
+    store: str,
+    packages: Sequence[str] = (),
 ) -> None:
+    trust(packages)  # those of the parent's command line; what the config says of it does not count
     workers = join_workers(config["trainer"]["device"], rank, world, rank, store)
     leave_workers(work(workers, config))

@@ -6,22 +6,21 @@ best weights too; so it does not matter between which two files a crash falls.
 
 from __future__ import annotations
 
-import shlex
 import time
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import nn
 
 from dab.engine import provenance
 from dab.engine.build import Job
 from dab.engine.checkpoint import replace
-from dab.engine.config import locate
 from dab.engine.curves import draw_curves
 from dab.engine.evaluation import final_metrics
 from dab.engine.grids import draw_grid
+from dab.engine.hints import hints
 from dab.engine.loggers import NoLogger
 from dab.engine.loop import Loop
 from dab.engine.records import read_metrics, write_json
@@ -49,7 +48,8 @@ def finish(loop: Loop, logger: NoLogger) -> dict[str, Any] | None:
 
 def save_weights(model: nn.Module, path: Path) -> None:
     tensors = {name: value.contiguous() for name, value in model.state_dict().items()}
-    replace(path, lambda temporary: save_file(tensors, temporary))
+    content = save(tensors)  # by our hands: save_file makes files that nobody else may read, whatever the umask
+    replace(path, lambda temporary: temporary.write_bytes(content))
 
 
 @torch.no_grad()
@@ -113,11 +113,3 @@ def closing(run: Run) -> str:
         f"Files   {run.dir}/ (result.json, metrics.jsonl, model.safetensors, figures/curves.png)\n"
         "Try     " + "\n        ".join(hints(run, result))
     )
-
-
-def hints(run: Run, result: dict[str, Any]) -> list[str]:
-    """Commands to go on with, as they can be pasted."""
-    folder = shlex.quote(str(run.dir))
-    words = locate("task", run.config["task"]).example(tuple(result["input_shape"]))
-    predict = [f"python -m dab.predict {folder} {words}"] if words else []
-    return [*predict, f"python -m dab.measure {folder}", "python train.py -m seed=0,1,2", "python train.py --help"]

@@ -19,7 +19,7 @@ from dab.engine.loggers import open_logger
 from dab.engine.loop import Loop, NonFinite
 from dab.engine.progress import open_progress
 from dab.engine.provenance import note_start
-from dab.engine.run import Run, RunBusy
+from dab.engine.run import LinkInRun, Run, RunBusy
 from dab.engine.stop import Interrupted, Stop
 from dab.strip import strip
 
@@ -59,6 +59,9 @@ def work(workers: Workers, config: dict[str, Any]) -> int:
         except RunBusy as error:
             _say(str(error))
             return BUSY
+        except LinkInRun as error:
+            _say(f"run refused: {error}")
+            return BAD_CONFIG
         except ConfigError as error:
             _fail(run, workers, f"config error: {error}")
             return BAD_CONFIG
@@ -82,6 +85,7 @@ def _open(run: Run) -> None:
     run.acquire()
     if run.config["force"]:
         run.clear()
+    run.refuse_links()
     OmegaConf.save(OmegaConf.create(run.config), run.dir / "config.yaml")
     note_start(run.dir)
     run.set_status("running")
@@ -102,7 +106,7 @@ def train(run: Run, workers: Workers, stop: Stop) -> None:
         _say("trainer.amp=true on a CPU is usually slower than float32: it is made for GPUs")
     job = build(run.config, workers)
     logger = open_logger(run, workers.first)
-    progress = open_progress(run.config["trainer"]["steps"], workers.first)
+    progress = open_progress(run.config["trainer"]["steps"], workers.first, job.task.select)
     exit_code, summary = 1, None
     try:
         loop = Loop(job, run, workers, stop, logger, progress)

@@ -5,15 +5,19 @@ from __future__ import annotations
 import contextlib
 import netrc
 import os
+import socket
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
+from urllib.request import getproxies, proxy_bypass
 
 from dab.engine.provenance import starts
 from dab.engine.run import Run
 
-INIT_TIMEOUT = 30  # seconds to wait for a server before logging offline
+PROBE_TIMEOUT = 3  # seconds in which a server that is there takes a connection
+INIT_TIMEOUT = 20  # seconds to wait for its answers before logging offline
 
 
 class NoLogger:
@@ -76,6 +80,8 @@ def open_logger(run: Run, first: bool) -> NoLogger:
     mode = options["mode"] if options["mode"] != "auto" else ("online" if has_credentials() else "offline")
     if mode == "disabled" or not first:
         return NoLogger()
+    if mode == "online" and (silence := unreachable(*address())):
+        mode = _offline_instead(silence)
     try:
         return WandbLogger(run, mode, options["project"], options["entity"])
     except Exception as error:  # a training run must not die of its mirror
@@ -84,15 +90,48 @@ def open_logger(run: Run, first: bool) -> NoLogger:
         import wandb
 
         wandb.teardown()  # the half-open run still holds the id
-        print(f"W&B cannot be reached ({type(error).__name__}); logging offline instead", flush=True)
-        return WandbLogger(run, "offline", options["project"], options["entity"])
+        return WandbLogger(run, _offline_instead(type(error).__name__), options["project"], options["entity"])
+
+
+def _offline_instead(reason: str) -> str:
+    print(f"W&B cannot be reached ({reason}); logging offline instead, to be sent when the run is over", flush=True)
+    return "offline"
+
+
+def address() -> tuple[str, int]:
+    """Who must take a connection before W&B can: its host, or the proxy in between."""
+    server = urlparse(_server())
+    proxy = None if proxy_bypass(server.hostname or "") else getproxies().get(server.scheme)
+    asked = urlparse(proxy if proxy and "//" in proxy else f"//{proxy}") if proxy else server
+    return asked.hostname or "", asked.port or {"http": 80, "https": 443}.get(asked.scheme, 443)
+
+
+def unreachable(host: str, port: int) -> str | None:
+    """Why nobody is there, or None. In a thread: looking up a name takes as long as it likes."""
+    found: list[str | None] = []
+
+    def ask() -> None:
+        try:
+            socket.create_connection((host, port), timeout=PROBE_TIMEOUT).close()
+            found.append(None)
+        except OSError as error:
+            found.append(f"{host}:{port}: {error}")
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(PROBE_TIMEOUT)
+    return found[0] if found else f"{host}:{port} does not answer within {PROBE_TIMEOUT} s"
+
+
+def _server() -> str:
+    return os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")
 
 
 def has_credentials() -> bool:
     """An API key in the environment or in netrc: what `wandb login` leaves behind."""
     if os.environ.get("WANDB_API_KEY"):
         return True
-    host = urlparse(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")).hostname or ""
+    host = urlparse(_server()).hostname or ""
     try:
         return netrc.netrc(os.environ.get("NETRC")).authenticators(host) is not None
     except (OSError, netrc.NetrcParseError):

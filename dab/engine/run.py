@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import inspect
@@ -25,11 +26,15 @@ OPTIONS_ELSEWHERE = {
     "trainer": ("device", "devices", "threads", "log_every", "save_every"),
     "data": ("cache", "decoders", "prefetch"),
 }
-ELSEWHERE = ("paths", "logger", "dry_run", "force", "budget", "label")
+ELSEWHERE = ("paths", "logger", "dry_run", "force", "trust", "budget", "label")
 
 
 class RunBusy(Exception):
     """Another process is training in this directory."""
+
+
+class LinkInRun(Exception):
+    """A symbolic link where a run would write: it may lead anywhere."""
 
 
 def defining(config: dict[str, Any]) -> dict[str, Any]:
@@ -96,8 +101,9 @@ class Run:
 
     def acquire(self) -> None:
         """Take the directory for this process, until it ends however it ends; RunBusy says who has it."""
+        self._refuse_linked_folders()
         self.dir.mkdir(parents=True, exist_ok=True)
-        lock = open(self.dir / "lock", "a+")  # noqa: SIM115  (held open for the life of the run)
+        lock = self._open_lock()
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -110,16 +116,33 @@ class Run:
         lock.flush()
         self._lock = lock
 
-    def is_locked(self) -> bool:
-        """Whether a living process has it."""
+    def _refuse_linked_folders(self) -> None:
+        """`paths.runs` may be a link, somebody's large disk; what is below it is ours and never one."""
+        for folder in (self.dir, *self.dir.parents[: self.name.count("/") + 1]):
+            if folder.is_symlink():
+                raise LinkInRun(f"{folder} is a symbolic link, which a run does not follow: remove it")
+
+    def _open_lock(self) -> IO[str]:
+        path = self.dir / "lock"
         try:
-            with open(self.dir / "lock") as lock:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except FileNotFoundError:
-            return False
-        except OSError:
-            return True
-        return False
+            number = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+            raise LinkInRun(f"{path} is a symbolic link, which a run does not follow: remove it") from error
+        return open(number, "a+")
+
+    def refuse_links(self) -> None:
+        """Before anything is written: what is there must be files and folders. W&B links its own inside its folder."""
+        figures = self.dir / "figures"
+        for path in (*self.dir.iterdir(), *(figures.iterdir() if figures.is_dir() else ())):
+            if path.is_symlink():
+                raise LinkInRun(
+                    f"{path} is a symbolic link, which a run does not follow: remove it, or start over with force=true"
+                )
+
+    def is_locked(self) -> bool:
+        return is_locked(self.dir)
 
     def release(self) -> None:
         if self._lock is not None:
@@ -127,12 +150,24 @@ class Run:
             self._lock = None
 
     def clear(self) -> None:
-        """Forget everything but the lock (`force=true`)."""
+        """Forget everything but the lock (`force=true`). Of a link only the link itself."""
         for path in self.dir.iterdir():
-            if path.is_dir():
+            if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
             elif path.name != "lock":
                 path.unlink()
+
+
+def is_locked(folder: Path) -> bool:
+    """Whether a living process has it."""
+    try:
+        with open(folder / "lock") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
 
 
 def _who() -> dict[str, Any]:

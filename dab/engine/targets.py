@@ -2,7 +2,7 @@
 
 A configuration is data: a `_target_` is looked up, never followed. It names one object of one module, and the object
 must be of the kind that its component needs: a class or an approximator's builder of this package, or an optimizer of
-torch.optim.
+torch.optim; or the same of a package that the command line trusts, where a plain function is a hard function too.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from torch import nn
 from torch.optim import Optimizer
 
 from dab.engine.schedules import Schedule
+from dab.engine.trust import hint, inside, is_trusted
+from dab.hard.function import module_of
 from dab.tasks.task import Task
 
 
@@ -46,7 +48,7 @@ def _class_of(base: type, *methods: str) -> Callable[[Any], bool]:
 
 def _builds_approximators(found: Any) -> bool:
     is_builder = inspect.isfunction(found) and {"hard", "in_shape"} <= set(inspect.signature(found).parameters)
-    return is_builder and found.__module__.startswith("dab.approximators")
+    return is_builder and (inside(found.__module__, "dab.approximators") or is_trusted(found.__module__))
 
 
 KINDS = {
@@ -68,23 +70,41 @@ def locate(component: str, node: Any) -> Any:
         raise ConfigError(f"{component} needs a _target_, got {node!r}; choose one of the files in conf/{component}/")
     target, kind = str(node["_target_"]), KINDS[component]
     module_name, _, name = target.rpartition(".")
-    refused = ConfigError(f"{component}._target_ is {target!r}, which is not {kind.what}; see conf/{component}/")
-    if not _inside(module_name, kind.package):
+    refused = ConfigError(
+        f"{component}._target_ is {target!r}, which is not {kind.what}; see conf/{component}/{hint(target)}"
+    )
+    if not _allowed(module_name, kind):
         raise refused
     try:
         # One attribute of one module: an attribute of an attribute leads out of the package.
         found = vars(importlib.import_module(module_name)).get(name)
-    except ImportError as error:
-        raise ConfigError(f"{component}._target_ {target!r} cannot be imported: {error}") from error
+    except Exception as error:  # somebody's own module may fail in any way
+        raise ConfigError(f"{component}._target_ {target!r} cannot be imported: {_reason(error)}") from error
     if found is None:
         raise ConfigError(f"{component}._target_ {target!r} cannot be imported: {module_name} has no {name}")
-    if not _inside(getattr(found, "__module__", ""), kind.package) or not kind.accepts(found):
+    if not _allowed(getattr(found, "__module__", None) or "", kind):
+        raise refused
+    if component == "hard" and inspect.isfunction(found) and is_trusted(found.__module__):
+        return _as_module(found)
+    if not kind.accepts(found):
         raise refused
     return found
 
 
-def _inside(module: str, package: str) -> bool:
-    return module == package or module.startswith(package + ".")
+def _allowed(module: str, kind: Kind) -> bool:
+    return inside(module, kind.package) or is_trusted(module)
+
+
+def _as_module(function: Callable[..., Any]) -> type[nn.Module]:
+    try:
+        return module_of(function)
+    except (NameError, TypeError, ValueError) as error:
+        raise ConfigError(f"hard: {error}") from error
+
+
+def _reason(error: Exception) -> str:
+    known = isinstance(error, ImportError)
+    return " ".join(f"{'' if known else type(error).__name__ + ': '}{error}".split())
 
 
 def takes(component: str, node: dict[str, Any], option: str) -> bool:
@@ -108,7 +128,9 @@ def check_component(component: str, node: Any) -> None:
         if option == "_target_":
             continue
         if option not in parameters:
-            raise ConfigError(f"{component}.{option} is unknown; {node['_target_']} takes {', '.join(parameters)}")
+            accepted = f"takes {', '.join(parameters)}" if parameters else "takes no options"
+            leave = f": ~{component}.{option} leaves it out" if is_trusted(str(node["_target_"])) else ""
+            raise ConfigError(f"{component}.{option} is unknown; {node['_target_']} {accepted}{leave}")
         if option in hints and not fits(value, hints[option]):
             allowed = _hint_name(hints[option])
             raise ConfigError(f"{component}.{option}={value!r} has the wrong type; allowed: {allowed}")
