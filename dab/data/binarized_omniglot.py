@@ -11,11 +11,11 @@ from typing import Literal, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from dab.choice import one_of
 from dab.data.binarized import Binarized
-from dab.data.files import Bytes, check, have
+from dab.data.files import Bytes, DataError, check, have, reading
 from dab.data.images import permuted
 from dab.data.resident import ResidentOptions
+from dab.ranges import ranged
 
 ZIP_URL = "https://raw.githubusercontent.com/brendenlake/omniglot/master/python/"
 ZIPS = {"x_background": "images_background.zip", "x_evaluation": "images_evaluation.zip"}
@@ -42,6 +42,7 @@ class BinarizedOmniglot(Binarized):
     Files are looked for in `folder`, and fetched if missing.
     """
 
+    @ranged
     def __init__(
         self,
         folder: str | Path,
@@ -49,7 +50,7 @@ class BinarizedOmniglot(Binarized):
         dynamic: bool = False,
         **resident: Unpack[ResidentOptions],
     ):
-        self.variant = one_of("variant", variant, VALID)
+        self.variant = variant
         images = area(Path(folder)) if variant == "area" else burda(Path(folder), dynamic)
         super().__init__(images, dynamic, **resident)
 
@@ -59,11 +60,12 @@ def burda(folder: Path, dynamic: bool) -> dict[str, Bytes]:
 
     path = folder / CHARDATA
     have([path], [CHARDATA_URL])
-    file = loadmat(path)
-    probability = {name: upright(file[name]) for name in BURDA_SIZES}
+    with reading(path):
+        file = loadmat(path)
+        probability = {name: upright(file[name]) for name in BURDA_SIZES}
     for name, size in BURDA_SIZES.items():
         if len(probability[name]) != size:
-            raise ValueError(
+            raise DataError(
                 f"{path} holds {len(probability[name])} images in {name!r}, expected {size}: it is not Burda's file"
             )
     if dynamic:
@@ -92,7 +94,7 @@ def area(folder: Path) -> dict[str, Bytes]:
 def area_sets(folder: Path) -> dict[str, Bytes]:
     ready = folder / AREA
     if ready.exists():
-        with np.load(ready) as file:
+        with reading(ready), np.load(ready) as file:
             return {name: file[name] for name in ZIPS}
     paths = [folder / name for name in ZIPS.values()]
     have(paths, [ZIP_URL + name for name in ZIPS.values()], instead=f"{AREA} or ")
@@ -107,7 +109,7 @@ def drawings(path: Path) -> Iterator[Bytes]:
     """Every drawing of an official zip file: ink 1, paper 0.  [105, 105]"""
     from PIL import Image
 
-    with zipfile.ZipFile(path) as archive:
+    with reading(path), zipfile.ZipFile(path) as archive:
         for name in sorted(n for n in archive.namelist() if n.endswith(".png")):
             yield 1 - np.asarray(Image.open(io.BytesIO(archive.read(name)))).astype(np.uint8)
 
