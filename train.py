@@ -23,7 +23,7 @@ from omegaconf import DictConfig
 
 from dab.engine.compose import check_sweep, resolve, settle
 from dab.engine.config import ConfigError
-from dab.engine.exits import BAD_INPUT, BUSY, FAILED, INTERRUPTED
+from dab.engine.exits import BAD_CONFIG, BUSY, FAILED, INTERRUPTED
 from dab.engine.launch import launch
 from dab.engine.reference import help_text
 from dab.engine.run import Run
@@ -89,7 +89,7 @@ def main() -> None:
         sys.exit(launch(resolve(CONF, args.overrides)))
     except ConfigError as error:
         print(f"config error: {error}", file=sys.stderr)
-        sys.exit(BAD_INPUT)
+        sys.exit(BAD_CONFIG)
 
 
 if __name__ == "__main__":

@@ -54,13 +54,11 @@ def is_interpolated(value: Any) -> bool:
 
 BOOLS, NOTHING = st.booleans(), st.none()
 ODD = st.sampled_from([math.nan, math.inf, -math.inf, 10**400, -(10**400)])
-WORDS = st.text(max_size=20) | st.sampled_from(
-    ["nope", "", " ", "1e3", "true", "null", "../..", "${nope}", "\x00", "a\nb"]
-)
+HOSTILE = ["nope", "", " ", "1e3", "true", "null", "../..", "${nope}", "\x00", "a\nb"]
+WORDS = st.text(max_size=20) | st.sampled_from(HOSTILE)
 NESTED = st.recursive(st.none() | BOOLS | st.integers() | WORDS, lambda item: st.lists(item), max_leaves=5)
-SHAPES = st.dictionaries(st.text("abc", min_size=1), NESTED, max_size=2) | st.lists(
-    st.lists(NESTED, min_size=1), min_size=1
-)
+GROUPS = st.dictionaries(st.text("abc", min_size=1), NESTED, max_size=2)
+SHAPES = GROUPS | st.lists(st.lists(NESTED, min_size=1), min_size=1)
 
 
 def bad(hint: Any) -> st.SearchStrategy[Any]:
@@ -70,9 +68,8 @@ def bad(hint: Any) -> st.SearchStrategy[Any]:
         return bad(args[1])
     if origin is Annotated:
         notes = [note for note in args[1:] if isinstance(note, Constraint)]
-        return st.one_of(
-            _unnamed(notes) if _names(notes) else bad(args[0]), *map(_outside, notes, [args[0]] * len(notes))
-        )
+        wrong_type = _unnamed(notes) if _names(notes) else bad(args[0])
+        return st.one_of(wrong_type, *(_outside(note, args[0]) for note in notes))
     if origin is Literal:
         return WORDS.filter(lambda w: w not in args) | SHAPES | ODD | st.floats(2, 3)
     if origin in (typing.Union, types.UnionType):
@@ -133,7 +130,7 @@ def _bad_list(args: tuple[Any, ...], fixed: bool) -> st.SearchStrategy[Any]:
     item = bad(args[0]).filter(lambda v: not is_interpolated(v))
     one_bad = st.lists(item, min_size=len(args) if fixed else 1, max_size=len(args) if fixed else 3)
     wrong_length = st.lists(st.just(0.5), max_size=len(args) - 1) if fixed else st.nothing()
-    return one_bad | wrong_length | NOTHING | st.integers() | WORDS | st.dictionaries(st.text("ab", min_size=1), NESTED)
+    return one_bad | wrong_length | NOTHING | st.integers() | WORDS | GROUPS
 
 
 def _belongs(value: Any, arm: Any) -> bool:

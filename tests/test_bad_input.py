@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import inspect
 import io
 import tarfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +18,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from omegaconf import DictConfig, OmegaConf
 
+from dab.data.fashion_mnist import SHA256
 from dab.data.files import DataError
 from dab.engine.build import make
 from dab.engine.compose import resolve
 from dab.engine.config import ConfigError, plain
-from dab.ranges import described, is_declared
+from dab.engine.reference import help_text, page
+from dab.hard import Signum
+from dab.ranges import Share, described, is_declared, ranged
 
 OPTIONS = list(declared())
 RELAXED = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None)
@@ -78,15 +83,15 @@ def test_many_values_out_of_range_are_refused_by_name(composed: dict[str, Any], 
     refuse(composed, *drawn)
 
 
-KEYS = sorted({o.key for o in OPTIONS}) + ["experiment", "model", "hydra", "", "defaults", "_target_", "model._target_"]
+KEYS = [*sorted({o.key for o in OPTIONS}), "experiment", "model", "hydra", "", "defaults", "_target_", "model._target_"]
+HOSTILE = ["null", "[", "{a:", "${seed}", "1e999", "glob(*)", "'", "9" * 5000, "\x00"]
 LINES = st.builds(
     "".join,
     st.tuples(
         st.sampled_from(["", "", "+", "++", "~", " "]),
         st.sampled_from(KEYS) | st.text(max_size=8),
         st.sampled_from(["=", "=", "=", "", "==", ":"]),
-        st.text(max_size=12)
-        | st.sampled_from(["null", "[", "{a:", "${seed}", "1e999", "glob(*)", "'", "9" * 5000, "\x00"]),
+        st.text(max_size=12) | st.sampled_from(HOSTILE),
     ),
 )
 
@@ -143,11 +148,7 @@ FILES = {
     "cifar10": ["cifar10.npz"],
     "cifar10 as tar": ["cifar-10-python.tar.gz"],
     "cifar10 as pickles": ["cifar-10-batches-py"],
-    "fashion_mnist": [
-        f"FashionMNIST/raw/{part}-{kind}-ubyte.gz"
-        for part in ("train", "t10k")
-        for kind in ("images-idx3", "labels-idx1")
-    ],
+    "fashion_mnist": [f"FashionMNIST/raw/{name}.gz" for name in SHA256],
 }
 
 
@@ -190,3 +191,30 @@ def put(path: Path, content: bytes | None) -> None:
         path.mkdir()
     else:
         path.write_bytes(content)
+
+
+def test_the_reference_is_up_to_date() -> None:
+    assert (CONF.parent / "docs/CONFIG.md").read_text() == page(CONF), "run `make config-reference`"
+
+
+def test_help_says_the_ranges_of_a_command_line() -> None:
+    text = help_text(CONF, ["model=lstm_sorter", "trainer.clip_norm=5"])
+    assert "model.ponder=0    a whole number in [0, 2^31)" in text
+    assert "trainer.clip_norm=5.0    a number > 0, or null" in text
+    assert "experiment: binarized/arm, " in text and "2    your input" in text
+
+
+@pytest.mark.parametrize("call", [lambda: Signum(-1), lambda: Signum(eps=float("nan")), lambda: Signum(True)])
+def test_a_constructor_refuses_what_a_configuration_may_not_say(call: Callable[[], Any]) -> None:
+    with pytest.raises(ValueError, match="eps must be a number >= 0, given"):
+        call()
+
+
+def test_a_function_without_annotations_takes_anything() -> None:
+    @ranged
+    def half(x, share: Share = 0.5):
+        return x * share
+
+    assert half("ab", 1) == "ab" and inspect.signature(half).parameters["share"].default == 0.5
+    with pytest.raises(ValueError, match=r"share must be a number in \[0, 1\], given 2"):
+        half(1, share=2)

@@ -84,7 +84,7 @@ def upright(columns: NDArray[np.floating]) -> NDArray[np.float32]:
 
 
 def area(folder: Path) -> dict[str, Bytes]:
-    sets = {name: in_byte_order(images) for name, images in area_sets(folder).items()}
+    sets = area_sets(folder)
     for name, images in sets.items():
         check(f"Omniglot's {name.removeprefix('x_')} set, downsampled, in {folder}", images, AREA_SHA256[name])
     background, held_out = permuted(sets["x_background"], "omniglot"), VALID["area"]
@@ -92,13 +92,19 @@ def area(folder: Path) -> dict[str, Bytes]:
 
 
 def area_sets(folder: Path) -> dict[str, Bytes]:
+    """Both, their images in the order of their bytes."""
     ready = folder / AREA
     if ready.exists():
         with reading(ready), np.load(ready) as file:
-            return {name: file[name] for name in ZIPS}
+            return {name: in_byte_order(file[name]) for name in ZIPS}
     paths = [folder / name for name in ZIPS.values()]
     have(paths, [ZIP_URL + name for name in ZIPS.values()], instead=f"{AREA} or ")
-    return {name: downsampled(np.stack(list(drawings(path)))) for name, path in zip(ZIPS, paths)}
+    return {name: read_zip(path) for name, path in zip(ZIPS, paths)}
+
+
+def read_zip(path: Path) -> Bytes:
+    with reading(path):
+        return in_byte_order(downsampled(np.stack(list(drawings(path)))))
 
 
 def in_byte_order(images: Bytes) -> Bytes:
@@ -109,7 +115,7 @@ def drawings(path: Path) -> Iterator[Bytes]:
     """Every drawing of an official zip file: ink 1, paper 0.  [105, 105]"""
     from PIL import Image
 
-    with reading(path), zipfile.ZipFile(path) as archive:
+    with zipfile.ZipFile(path) as archive:
         for name in sorted(n for n in archive.namelist() if n.endswith(".png")):
             yield 1 - np.asarray(Image.open(io.BytesIO(archive.read(name)))).astype(np.uint8)
 

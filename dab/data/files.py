@@ -27,6 +27,8 @@ def digest(array: Bytes) -> str:
 
 
 def check(what: str, array: Bytes, expected: str) -> None:
+    if array.dtype != np.uint8:
+        raise DataError(f"{what} holds {array.dtype} instead of bytes: remove it and get the right one")
     if (found := digest(array)) != expected:
         raise DataError(
             f"{what} does not hold the known data (sha256 of its values {found[:16]}..., expected {expected[:16]}...): "

@@ -72,7 +72,9 @@ class Images(Augmented, Resident):
         for name, pixels in images.items():
             if pixels.dtype != np.uint8 or pixels.ndim != 4:
                 raise ValueError(f"images must be uint8 [N, C, H, W], {name} is {pixels.dtype} {list(pixels.shape)}")
-        check_pixels("crop", crop, images["train"])
+        shortest = min(images["train"].shape[2:])
+        if crop >= shortest:
+            raise ValueError(f"crop must be less than the {shortest} pixels of an image's shorter side, given {crop}")
         splits: dict[str, Tensors] = {name: (_tensor(pixels),) for name, pixels in images.items()}
         self.mean = _mean(splits["train"][0]) / 255  # [C, H, W]
         if labels is not None:
@@ -109,8 +111,11 @@ class LabelledImages(Images):
                     f"{name} has {len(pixels)} images and {list(of_split.shape)} labels from {of_split.min()} to "
                     f"{of_split.max()}: there must be one for each image, from 0 to {classes - 1}"
                 )
-        check_pixels("cutout", cutout, images["train"])
         super().__init__(images, labels, crop, flip, **resident)
+        if cutout >= (blank := 2 * max(images["train"].shape[2:])):
+            raise ValueError(
+                f"cutout must be less than {blank} pixels, or it blanks out all of an image, given {cutout}"
+            )
         self.classes, self.cutout, self.mixup = classes, cutout, mixup
 
     def batch(self, step: int) -> Tensors:
@@ -124,12 +129,6 @@ class LabelledImages(Images):
             share = beta(self.mixup, self.batch_size, generator("mixup", self.seed, step, device=self.device))
             x, labels = mixed(x, labels, self.share(share), self.classes)
         return x, labels
-
-
-def check_pixels(name: str, given: int, images: Bytes) -> None:
-    """Nothing would be left of an image."""
-    if given >= (shortest := min(images.shape[2:])):
-        raise ValueError(f"{name} must be less than the {shortest} pixels of an image's shorter side, given {given}")
 
 
 def windows(x: Tensor, margin: int, top: Tensor, left: Tensor, mirrored: Tensor) -> Tensor:

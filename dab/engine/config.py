@@ -116,6 +116,7 @@ def plain(cfg: DictConfig) -> dict[str, Any]:
         raise ConfigError(omegaconf_line(error)) from error
     assert isinstance(config, dict)
     resolved = typing.cast(dict[str, Any], config)
+    _check_budget(resolved["budget"])
     for name in COMPONENTS:
         check_component(name, resolved[name])
     if reason := why_not(*(locate(name, resolved[name]) for name in ("estimator", "hard"))):
@@ -138,6 +139,16 @@ def _check_options(given: Any, schema: type, where: str = "") -> None:
             _check_options(value, hints[key], f"{where}{key}.")
         elif not fits(value, hints[key]):
             raise ConfigError(refusal(f"{where}{key}", value, hints[key]))
+
+
+def _check_budget(budget: dict[str, Any]) -> None:
+    """Of every scale, also of those that are not chosen. Other keys are checked where they are used."""
+    for scale, column in budget.items():
+        if not isinstance(column, dict):
+            raise ConfigError(f"budget.{scale} must be a group of options, given {column!r}")
+        for key, hint in {"steps": Count, "batch_size": Count, "lr": Positive}.items():
+            if key in column and not fits(column[key], hint):
+                raise ConfigError(refusal(f"budget.{scale}.{key}", column[key], hint))
 
 
 def _check_trainer(trainer: dict[str, Any]) -> None:

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 from dab.engine.targets import ConfigError
 
-FAILED, BAD_INPUT, BUSY, INTERRUPTED = 1, 2, 3, 128
+FAILED, BAD_CONFIG, BUSY, INTERRUPTED = 1, 2, 3, 128
 
 EXITS = {
     0: "done",
     FAILED: "the run failed: its last line says of what, and the same command goes on where it can",
-    BAD_INPUT: "your input: a key, a value, a file or a folder; the line says what is allowed",
+    BAD_CONFIG: "your input: a key, a value, a file or a folder; the line says what is allowed",
     BUSY: "another process is training this run",
     INTERRUPTED: "and the signal's number: interrupted and saved, the same command goes on",
 }
@@ -26,4 +26,4 @@ def input_errors() -> Iterator[None]:
         yield
     except (ConfigError, OSError, ValueError) as error:
         print(" ".join(str(error).split()), file=sys.stderr, flush=True)
-        sys.exit(BAD_INPUT)
+        sys.exit(BAD_CONFIG)

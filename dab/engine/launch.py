@@ -14,7 +14,7 @@ from dab.engine.build import build, build_data, build_optimizer, build_task, mak
 from dab.engine.checkpoint import Unusable
 from dab.engine.config import ConfigError
 from dab.engine.distributed import Workers, join_torchrun, leave_workers, pick_device, spawn, under_torchrun
-from dab.engine.exits import BAD_INPUT, BUSY, FAILED, INTERRUPTED
+from dab.engine.exits import BAD_CONFIG, BUSY, FAILED, INTERRUPTED
 from dab.engine.finish import closing, count, finish
 from dab.engine.host import check_host, keep_freed_memory, use_threads
 from dab.engine.loggers import open_logger
@@ -62,7 +62,7 @@ def work(workers: Workers, config: dict[str, Any]) -> int:
             return BUSY
         except (ConfigError, DataError) as error:
             _fail(run, workers, f"config error: {error}")
-            return BAD_INPUT
+            return BAD_CONFIG
         except (NonFinite, Unusable) as error:
             _fail(run, workers, f"run failed: {error}")
             return FAILED
