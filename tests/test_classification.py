@@ -166,7 +166,7 @@ def test_the_dense_net_reads_out_what_the_hard_function_leaves(config) -> None:
     task = task_of(config, "hard=topk", "hard.k=7", "model.widths=[20,9]", experiment=DENSE)
     assert [m.in_features for m in task.model.modules() if isinstance(m, nn.Linear)][-1] == 7
     assert task.model.encode(digits()[0]).shape == (12, 9)
-    with pytest.raises(ConfigError, match="widths must be a list .*at least one"):
+    with pytest.raises(ConfigError, match=r"widths must be a list .*at least one"):
         task_of(config, "model.widths=[]", experiment=DENSE)
 
 

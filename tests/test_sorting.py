@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 from dab import NoHard
 from dab.data.sorting import Sorting
@@ -17,7 +18,7 @@ from dab.hard import Signum
 from dab.metrics.sorting import all_or_none, per_element, right_places
 from dab.models.dense_sorter import DenseSorter
 from dab.predict import main
-from dab.tasks.sorting import place_loss
+from dab.tasks.sorting import SortingTask, place_loss
 
 COMMON = {"batch_size": 8, "eval_batch_size": 5, "valid_size": 7, "test_size": 3}
 

@@ -113,9 +113,7 @@ class LabelledImages(Images):
                 )
         super().__init__(images, labels, crop, flip, **resident)
         if cutout >= (blank := 2 * max(images["train"].shape[2:])):
-            raise ValueError(
-                f"cutout must be less than {blank} pixels, or it blanks out all of an image, given {cutout}"
-            )
+            raise ValueError(f"cutout must be less than {blank} pixels, or nothing of an image is left, given {cutout}")
         self.classes, self.cutout, self.mixup = classes, cutout, mixup
 
     def batch(self, step: int) -> Tensors:
