@@ -121,6 +121,9 @@ def plain(cfg: DictConfig) -> dict[str, Any]:
         check_component(name, resolved[name])
     if reason := why_not(*(locate(name, resolved[name]) for name in ("estimator", "hard"))):
         raise ConfigError(f"estimator and hard do not go together: {reason}")
+    model = locate("model", resolved["model"])
+    if resolved["optimizer"].get("lr") == 0 and not getattr(model, "by_hand", False):
+        raise ConfigError(f"optimizer.lr must be a number > 0, given 0: {model.__name__} is there to be trained")
     _check_trainer(resolved["trainer"])
     return resolved
 
@@ -146,7 +149,7 @@ def _check_budget(budget: dict[str, Any]) -> None:
     for scale, column in budget.items():
         if not isinstance(column, dict):
             raise ConfigError(f"budget.{scale} must be a group of options, given {column!r}")
-        for key, hint in {"steps": Count, "batch_size": Count, "lr": Positive}.items():
+        for key, hint in {"steps": Count, "batch_size": Count, "lr": NotNegative}.items():
             if key in column and not fits(column[key], hint):
                 raise ConfigError(refusal(f"budget.{scale}.{key}", column[key], hint))
 

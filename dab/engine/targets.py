@@ -71,7 +71,7 @@ AT_RUN_TIME = {
 
 # Classes of torch.optim, whose signatures say types alone.
 OPTIMIZER = {
-    "lr": Positive,
+    "lr": NotNegative,  # 0 for a model that is made by hand; see config.plain
     "betas": tuple[ShareBelow1, ShareBelow1],
     "eps": Positive,
     "weight_decay": NotNegative,

@@ -27,6 +27,7 @@ class LinearCode(Codec):
     The decoder is the least-squares fit of the training images to their codes. The one parameter is trained in vain.
     """
 
+    by_hand = True
     basis: Tensor
     mean: Tensor
     read_out: Tensor
