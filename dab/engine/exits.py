@@ -15,7 +15,7 @@ EXITS = {
     FAILED: "the run failed: its last line says of what, and the same command goes on where it can",
     BAD_CONFIG: "your input: a key, a value, a file or a folder; the line says what is allowed",
     BUSY: "another process is training this run",
-    INTERRUPTED: "and the signal's number: interrupted and saved, the same command goes on",
+    INTERRUPTED: "and more, by the signal: interrupted and saved, the same command goes on",
 }
 
 

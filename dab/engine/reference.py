@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -154,12 +155,20 @@ def shown(value: Any) -> str:
 def help_text(conf: Path, overrides: Sequence[str]) -> str:
     """The answer to --help: what this command line would use, and what else it could say."""
     config, choices = resolve(conf, overrides), all_choices(conf)
-    lines = ["python train.py [KEY=VALUE ...] [-m]     -m: one run for every combination of KEY=VALUE,VALUE,...", ""]
-    lines += ["Groups (GROUP=NAME):", *(f"  {name}: {', '.join(names)}" for name, names in choices.items()), ""]
-    lines += ["Keys, as this command line sets them, and what they may be (docs/CONFIG.md says what they mean):"]
-    lines += [f"  {key}={shown(value)}    {described(hint)}" for key, value, hint in in_use(config)]
-    ends = [f"  {code:<4} {what}" for code, what in EXITS.items()]
-    return "\n".join([*lines, "", "Exit codes:", *ends])
+    lines = ["python train.py [KEY=VALUE ...] [-m]", "  -m: one run for every combination of KEY=VALUE,VALUE,...", ""]
+    lines += [
+        "GROUP=NAME, with these names:",
+        *(f"  {name}: {', '.join(names)}" for name, names in choices.items()),
+        "",
+    ]
+    lines += ["Keys as this command line sets them, and what they may be (docs/CONFIG.md says", "what they mean):"]
+    lines += [f"  {f'{key}={shown(value)}':<38} {described(hint)}" for key, value, hint in in_use(config)]
+    lines += ["", "Exit codes:", *(f"  {code:<4} {what}" for code, what in EXITS.items())]
+    return "\n".join(line if len(line) <= 80 else wrap(line) for line in lines)
+
+
+def wrap(line: str) -> str:
+    return textwrap.fill(line, 80, subsequent_indent="      ", replace_whitespace=False, break_on_hyphens=False)
 
 
 def in_use(config: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
