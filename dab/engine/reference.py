@@ -157,7 +157,7 @@ def help_text(conf: Path, overrides: Sequence[str]) -> str:
     config, choices = resolve(conf, overrides), all_choices(conf)
     lines = ["python train.py [KEY=VALUE ...] [-m]", "  -m: one run for every combination of KEY=VALUE,VALUE,...", ""]
     lines += [
-        "GROUP=NAME, with these names:",
+        "GROUP=NAME:",
         *(f"  {name}: {', '.join(names)}" for name, names in choices.items()),
         "",
     ]
