@@ -203,7 +203,7 @@ def test_accuracy_and_the_best_five(config) -> None:
         ([CIFAR, "model.classes=7"], "the data has 10 classes and the model 7: set model.classes=10"),
         ([CIFAR, "data=digits", "~data.crop", "~data.flip"], "classification needs data with labels, given Digits"),
         (["task=classification"], "use model=cifar_resnet18 or model=dense_classifier"),
-        ([CIFAR, "task.label_smoothing=1"], r"label_smoothing must be in \[0, 1\)"),
+        ([CIFAR, "task.label_smoothing=1"], r"label_smoothing must be a number in \[0, 1\)"),
     ],
 )
 def test_what_does_not_go_together_is_told_in_one_line(overrides: list[str], says: str, config) -> None:

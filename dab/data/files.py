@@ -42,7 +42,7 @@ def reading(path: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        reason = "it is a folder" if path.is_dir() else " ".join(str(error).split()) or type(error).__name__
+        reason = " ".join(str(error).split()) or type(error).__name__
         raise DataError(f"{path} cannot be read ({reason[:300]}): it is damaged; remove it and get it again") from error
 
 
