@@ -12,7 +12,7 @@ SCALE ?= cpu
 # results/ and renders docs/ from them, to be committed. Without either nothing that git tracks is touched.
 CAMPAIGN = --scale $(SCALE) --jobs $(JOBS) $(if $(filter-out 0,$(FRESH)),--fresh) $(if $(filter-out 0,$(KEEP)),--keep) $(ARGS)
 
-.PHONY: help install train test test-all lint bench figure-bridge figure-toy-variance figure-reconstructions codec-floor clean reproduce-table-sorting reproduce-figure-ponder reproduce-table-binarized reproduce-figure-bpp reproduce-search-bpp reproduce-table-imagenet reproduce-table-cifar10 reproduce-figure-ablation render status
+.PHONY: help install train test test-all lint bench figure-bridge figure-toy-variance figure-reconstructions config-reference codec-floor clean reproduce-table-sorting reproduce-figure-ponder reproduce-table-binarized reproduce-figure-bpp reproduce-search-bpp reproduce-table-imagenet reproduce-table-cifar10 reproduce-figure-ablation render status
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-25s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ figure-toy-variance: $(READY) ## Draw the toy of REBAR and RELAX: loss and gradi
 
 figure-reconstructions: $(READY) ## Draw images over what is left of them, by the runs of reproduce-figure-bpp [DATASET=fashion_mnist|cifar10]
 	$(PY) scripts/figure_reconstructions.py --dataset $(DATASET)
+
+config-reference: $(READY) ## Write docs/CONFIG.md: every option with its range, from conf/ and the classes it names
+	$(PY) scripts/config_reference.py
 
 codec-floor: $(READY) ## How small JPEG and WebP can make test images, and how good they still are [ARGS="--dataset cifar10"]
 	$(PY) scripts/codec_floor.py $(ARGS)

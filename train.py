@@ -1,7 +1,7 @@
 """The one entrypoint: compose a config, check it, hand it to the engine.
 
 python train.py                          the default job
-python train.py --help                   groups and keys
+python train.py --help                   groups, keys and their ranges, exit codes
 python train.py dry_run=true             what would run
 python train.py -m seed=0,1,2            a sweep
 python train.py --list [NAME]            the runs there are: what differs, how far they are, how good
@@ -24,13 +24,14 @@ from omegaconf import DictConfig
 
 from dab.engine.compose import check_sweep, resolve, searched, settle
 from dab.engine.config import ConfigError
-from dab.engine.launch import BUSY, FAILED, launch
+from dab.engine.exits import BAD_CONFIG, BUSY, FAILED, INTERRUPTED
+from dab.engine.launch import launch
 from dab.engine.listing import listing
+from dab.engine.reference import help_text
 from dab.engine.run import Run
 from dab.engine.sweep import Outcome, closing_table
 
 CONF = Path(__file__).resolve().parent / "conf"
-INTERRUPTED = 128  # exit codes from here on: 128 + the signal
 outcomes: list[Outcome] = []  # of this process's part of a sweep
 
 
@@ -78,7 +79,7 @@ def sweep(overrides: list[str]) -> int:
 
 
 def show(overrides: list[str]) -> None:
-    """--help, --cfg job, --info: Hydra's own, of files that say nothing of Hydra."""
+    """--cfg job, --info: Hydra's own, of files that say nothing of Hydra."""
     check_sweep(CONF, overrides)
     job()
 
@@ -93,6 +94,7 @@ def list_runs(words: list[str]) -> str:
 
 
 def main() -> None:
+    sys.argv[1:] = sorted(sys.argv[1:], key=lambda word: word not in ("-m", "--multirun"))  # wherever it stood
     try:
         if "--list" in sys.argv:
             print(list_runs([word for word in sys.argv[1:] if word != "--list"]))
@@ -107,12 +109,16 @@ def main() -> None:
             sys.exit(sweep(overrides))
         if args.shell_completion:
             job()
-        elif args.help or args.hydra_help or args.cfg or args.info:
+        elif args.help:
+            check_sweep(CONF, overrides)
+            print(help_text(CONF, overrides))
+        elif args.hydra_help or args.cfg or args.info:
             show(overrides)
         else:
             sys.exit(launch(resolve(CONF, overrides)))
     except ConfigError as error:
-        sys.exit(f"config error: {error}")
+        print(f"config error: {error}", file=sys.stderr)
+        sys.exit(BAD_CONFIG)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,8 @@ from dab.hard import Categorical
 from dab.keys import key
 from dab.tasks.task import Task
 
+# What a constructor raises of values that are right by themselves: shapes, sizes beyond memory, files.
+MISFITS = (ArithmeticError, MemoryError, OSError, RuntimeError, TypeError, ValueError)
 MODEL, APPROXIMATORS, CONTROL = "model", "approximators", "control variates"  # parts that are clipped apart
 
 
@@ -46,8 +48,8 @@ def make(config: dict[str, Any], name: str, **runtime: Any) -> Any:
 def _call(name: str, function: Callable[..., Any], options: dict[str, Any], **runtime: Any) -> Any:
     try:
         return function(**options, **runtime)
-    except (TypeError, ValueError, FileNotFoundError) as error:
-        raise ConfigError(f"{name}: {error}") from error
+    except MISFITS as error:
+        raise ConfigError(f"{name}: {' '.join(str(error).split()) or type(error).__name__}") from error
 
 
 def build(config: dict[str, Any], workers: Workers, data: Any = None) -> Job:
@@ -166,8 +168,9 @@ def build_estimator(config: dict[str, Any], hard: nn.Module, code_shape: tuple[i
     try:  # on a copy: a try-out must not move running statistics
         objective = [_sum] if isinstance(estimator, ObjectiveEstimator) else []
         copy.deepcopy(estimator)(torch.randn(2, *code_shape), *objective)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"estimator, hard and approximator do not fit together: {error}") from error
+    except MISFITS as error:
+        reason = " ".join(str(error).split())
+        raise ConfigError(f"estimator, hard and approximator do not fit together: {reason}") from error
     return estimator
 
 

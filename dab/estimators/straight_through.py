@@ -1,10 +1,11 @@
 from collections.abc import Callable
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from dab.choice import one_of
 from dab.hard import Bernoulli, Levels
+from dab.ranges import ranged
 from dab.surrogate import hard_value, value_with_gradient, zero_penalty
 
 PASSED = {"logit": lambda z: z, "probability": torch.sigmoid, "tanh": torch.tanh}
@@ -18,9 +19,11 @@ class StraightThrough(nn.Module):
                 makes it finite scalar quantisation, logit otherwise)
     """
 
-    def __init__(self, hard: Callable[[Tensor], Tensor], through: str = "auto") -> None:
+    @ranged
+    def __init__(
+        self, hard: Callable[[Tensor], Tensor], through: Literal["auto", "logit", "probability", "tanh"] = "auto"
+    ) -> None:
         super().__init__()
-        one_of("through", through, ("auto", *PASSED))
         if through == "auto":
             through = "probability" if isinstance(hard, Bernoulli) else "tanh" if isinstance(hard, Levels) else "logit"
         self.hard = hard

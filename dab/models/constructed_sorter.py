@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from dab.models.dense_sorter import DenseSorter
+from dab.ranges import Count, Positive, ranged
 from dab.surrogate import zero_penalty
 
 
@@ -24,13 +25,15 @@ class ConstructedSorter(DenseSorter):
     """
 
     STEEPER = 4.0  # slope of layers 2 and 3
+    by_hand = True  # what the engine asks before it takes a learning rate of zero
 
+    @ranged
     def __init__(
         self,
         estimator: nn.Module,
         input_shape: tuple[int, ...],
-        widths: tuple[int, ...] = (128, 128, 256),
-        slope: float = 1000.0,
+        widths: tuple[Count, ...] = (128, 128, 256),
+        slope: Positive = 1000.0,
     ):
         super().__init__(estimator, input_shape, widths, activation="tanh", input_shift=0.0, input_scale=1.0)
         pairs = list(combinations(range(self.length), 2))
@@ -80,6 +83,8 @@ class ConstructedSorter(DenseSorter):
 
 class OracleSorter(nn.Module):
     """`torch.argsort`: what every row is measured against. Its one parameter is there to be trained in vain."""
+
+    by_hand = True
 
     def __init__(self, estimator: nn.Module, input_shape: tuple[int, ...]):
         super().__init__()
