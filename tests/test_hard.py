@@ -11,7 +11,22 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 import dab
-from dab.hard import Bernoulli, Binary, KMeans, Levels, Signum, Sort, Sort1d, Threshold, TopK
+from dab.hard import (
+    Argmax,
+    Bernoulli,
+    Binary,
+    KMeans,
+    Levels,
+    Ranks,
+    Round,
+    Signum,
+    Sort,
+    Sort1d,
+    Staircase,
+    Threshold,
+    TopK,
+    TopKMask,
+)
 from dab.hard.kmeans import Points, farthest_points, lloyd
 
 EVERY = [
@@ -23,6 +38,13 @@ EVERY = [
     (Threshold(), (6,), 1.0),
     (Levels(5), (6,), math.log2(5)),
     (Levels(8), (2, 4, 4), 3.0),
+    (Round(), (6,), None),
+    (Staircase(), (2, 4, 4), 2.0),
+    (Argmax(4), (3, 4), 2.0),
+    (TopKMask(2), (6,), 1.0),
+    (TopKMask(5), (3, 4, 5), 1.0),
+    (Ranks(), (6,), None),
+    (Ranks(), (3, 4, 5), None),
     (Sort(), (3, 4, 5), None),
     (Sort(), (4, 5), None),
     (Sort1d(), (3, 4, 5), None),
@@ -104,6 +126,22 @@ def test_nan_comes_out_as_nan_in_its_own_sample(hard: nn.Module, shape: tuple[in
         assert not h[[0, 2]].isnan().any()
     if hard.bits_per_unit is not None:
         assert h[1, 2].isnan()
+
+
+def test_staircase_edges_and_heights() -> None:
+    z = torch.tensor([[-9.0, -1.0, -0.01, 0.0, 0.99, 1.0, 9.0]])
+    assert Staircase()(z).tolist() == [[-1, 0.5, 0.5, -0.5, -0.5, 1, 1]]
+    assert Staircase((0, 3, 0), width=2)(z).tolist() == [[0, 3, 3, 3, 3, 0, 0]]
+
+
+def test_choices_and_places_among_the_units_of_a_sample() -> None:
+    z = torch.tensor([[0.2, -1.0, 5.0, 0.2]])
+    assert Argmax(4)(z).tolist() == [[0, 0, 1, 0]]
+    assert Argmax(2)(z.view(1, 2, 2)).tolist() == [[[1, 0], [1, 0]]]
+    assert TopKMask(1)(z).tolist() == [[0, 0, 1, 0]]
+    assert TopKMask(3)(z.view(1, 2, 2)).tolist() == [[[1, 0], [1, 1]]]
+    assert Ranks()(z).tolist() == [[1, 0, 3, 2]]
+    assert torch.equal(z.gather(1, Ranks()(z).long().argsort(1)), Sort1d()(z))
 
 
 def test_threshold_edges() -> None:
@@ -274,6 +312,9 @@ def test_kmeans_is_not_rounded_by_autocast() -> None:
         (lambda: KMeans(points="rows"), "positions, channels"),
         (lambda: KMeans(start="random"), r"farthest, kmeans\+\+"),
         (lambda: TopK(4)(torch.randn(1, 3, 8)), r"4 .*\[3, 8\]"),
+        (lambda: TopKMask(9)(torch.randn(1, 2, 4)), r"9 .*\[2, 4\]"),
+        (lambda: Argmax(4)(torch.randn(1, 3)), r"4 classes .*\[3\]"),
+        (lambda: Staircase((1.0,)), "at least 2 heights"),
         (lambda: TopK(0), "at least 1"),
         (lambda: Sort()(torch.randn(2, 3)), "Sort1d"),
         (lambda: Binary("median"), "sample, batch, zero"),
