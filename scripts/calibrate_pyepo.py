@@ -145,7 +145,7 @@ def regret(model: nn.Module, test: Data) -> float:
 
 
 def measure(seeds: int, epochs: int) -> dict[str, Any]:
-    train_on, test = data()
+    begun, (train_on, test) = {**provenance(), "pyepo": _version()}, data()
     found: dict[str, Any] = {"epochs": epochs, "printed": PRINTED, "regret": {"ours": {}, "pyepo": {}}}
     for seed in range(seeds):
         for side, layers in (("ours", ours()), ("pyepo", theirs(seed))):
@@ -153,7 +153,7 @@ def measure(seeds: int, epochs: int) -> dict[str, Any]:
                 percent = regret(train(name, solve, train_on, seed, epochs), test)
                 found["regret"][side].setdefault(name, []).append(percent)
                 print(f"seed {seed}  {side:5}  {name:13}  {percent:.2f} %", flush=True)
-    return {**found, "provenance": {**provenance(), "pyepo": _version()}}
+    return {**found, "provenance": begun}
 
 
 def _version() -> str | None:
