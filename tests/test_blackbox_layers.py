@@ -65,6 +65,16 @@ def test_what_the_layers_tell() -> None:
 
 
 @pytest.mark.parametrize("name", LAYERS)
+def test_the_value_does_not_depend_on_whether_a_gradient_is_wanted(name: str) -> None:
+    layer, z, values = LAYERS[name](one_hot), torch.randn(5, 4, requires_grad=True), []
+    for wanted in (True, False):
+        torch.manual_seed(0)
+        with torch.set_grad_enabled(wanted):
+            values.append(layer(z)[0].detach())
+    assert torch.equal(*values) and torch.equal(values[0], one_hot(z.detach())) == hard_forward(layer)
+
+
+@pytest.mark.parametrize("name", LAYERS)
 def test_the_same_seed_gives_the_same_gradient_and_the_backward_pass_draws_nothing(name: str) -> None:
     """So a resumed run, whose steps are seeded, goes on as it would have."""
     gradients, z = [], torch.randn(5, 4)
@@ -144,11 +154,7 @@ def test_running_means_belong_to_the_data() -> None:
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_compiled_in_one_graph_and_under_vmap(name: str) -> None:
-    if name == "imle, smoothed":
-        layer = IMLE(one_hot, samples=3, noise="gaussian", smoothed=True)
-    else:
-        layer = LAYERS[name](one_hot)
-    z = torch.randn(5, 4, dtype=torch.double)
+    layer, z = LAYERS[name](one_hot), torch.randn(5, 4, dtype=torch.double)
 
     def loss(z: Tensor) -> Tensor:
         return layer(z)[0].sin().sum()
