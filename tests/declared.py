@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 
 from dab.engine.config import LoggerSchema, PathsSchema, Schema, TrainerSchema
 from dab.engine.targets import COMPONENTS, settable
-from dab.ranges import Constraint, NotEmpty, OneOf, Printable, Range, hints_of
+from dab.ranges import Constraint, NotEmpty, OneOf, Printable, Range, hints_of, Text
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
 
@@ -137,4 +137,6 @@ def _belongs(value: Any, arm: Any) -> bool:
     """To another arm of a union after all."""
     if arm is type(None):
         return value is None
+    if arm == Text:
+        return isinstance(value, str) and value.isprintable() and bool(value.strip())
     return get_origin(arm) is Literal and value in get_args(arm)

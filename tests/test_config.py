@@ -48,7 +48,7 @@ EXPERIMENTS = sorted(
         ("+optimizer.maximize=true", "optimizer.maximize must be false, given True"),
         ("+estimator.hard=1", "estimator.hard is unknown"),
         ("hard.eps=1e400", "hard.eps must be a number >= 0, given inf"),
-        ("hard=null", "hard=null: choose one of bernoulli"),
+        ("hard=null", "hard=null: choose one of argmax, bernoulli"),
         ("model=[dense_sorter]", "choose one of autoencoder"),
         ("data.test_size=0", "data.test_size must be a whole number"),
         ("name=''", "name must be a text of letters"),

@@ -162,7 +162,7 @@ def test_a_function_of_ones_own_is_trained_through_once_it_is_trusted(own, confi
     ("words", "says"),
     [
         (["hard._target_=my_package.to_grid"], "hard.eps is unknown; my_package.to_grid takes step: ~hard.eps leaves"),
-        ([*GRID[:2], "+hard.step=wide"], "hard.step='wide' has the wrong type; allowed: float"),
+        ([*GRID[:2], "+hard.step=wide"], "hard.step must be a number, given 'wide'"),
         (["hard._target_=my_package.nothing", "~hard.eps"], "nothing must take the tensor as its first argument"),
         (["hard._target_=my_package.getoutput", "~hard.eps"], "is not a module class of dab"),
         (["hard._target_=my_package.os", "~hard.eps"], "is not a module class of dab"),

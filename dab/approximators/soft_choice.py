@@ -14,7 +14,7 @@ def soft_ranks(z: Tensor, slope: Tensor) -> Tensor:
 
 
 def soft_argmax(z: Tensor, slope: Tensor) -> Tensor:
-    """For dab.hard.Argmax, and the mean of Categorical: over the last dimension.  [B, ..., classes] → [B, ..., classes]"""
+    """For dab.hard.Argmax, and the mean of Categorical.  [B, ..., classes] → [B, ..., classes]"""
     return (slope * z).softmax(-1)
 
 

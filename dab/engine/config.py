@@ -18,6 +18,7 @@ from dab.ranges import (
     Constraint,
     Count,
     Key,
+    NotEmpty,
     NotNegative,
     OneOf,
     Positive,
@@ -92,7 +93,7 @@ class Schema:
     scale: Text = MISSING
     dry_run: bool = False
     force: bool = False
-    trust: Any = None
+    trust: Annotated[Any, Text | Annotated[Sequence[Text], NotEmpty()] | None] = None
     budget: dict[str, Any] = field(default_factory=dict)
     paths: PathsSchema = field(default_factory=PathsSchema)
     trainer: TrainerSchema = field(default_factory=TrainerSchema)
