@@ -32,29 +32,41 @@ from dab.estimators.detached import Detached
 from dab.estimators.disarm import Arm, Disarm
 from dab.estimators.gumbel import Gumbel
 from dab.estimators.gumbel_rao import GumbelRao
+from dab.estimators.identity import Identity
+from dab.estimators.imle import IMLE
+from dab.estimators.interpolation import Interpolation
 from dab.estimators.lift import Lift
 from dab.estimators.no_hard import NoHard
+from dab.estimators.perturbed import Perturbed
 from dab.estimators.rebar import Rebar
 from dab.estimators.reinmax import ReinMax
 from dab.estimators.relax import Relax
 from dab.estimators.score_function import ScoreFunction
+from dab.estimators.smoothing import Smoothing
+from dab.estimators.spsa import SPSA
 from dab.estimators.straight_through import StraightThrough
 from dab.estimators.true_gradient import TrueGradient
 from dab.estimators.vector_quantization import VectorQuantization
 
 __all__ = [
+    "IMLE",
+    "SPSA",
     "Arm",
     "Bridge",
     "Detached",
     "Disarm",
     "Gumbel",
     "GumbelRao",
+    "Identity",
+    "Interpolation",
     "Lift",
     "NoHard",
+    "Perturbed",
     "Rebar",
     "ReinMax",
     "Relax",
     "ScoreFunction",
+    "Smoothing",
     "StraightThrough",
     "TrueGradient",
     "VectorQuantization",

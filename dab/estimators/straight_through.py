@@ -1,22 +1,26 @@
 from collections.abc import Callable
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dab.choice import one_of
 from dab.hard import Bernoulli, Levels
-from dab.surrogate import hard_value, value_with_gradient, zero_penalty
+from dab.surrogate import check_shape_kept, hard_value, value_with_gradient, zero_penalty
 
-PASSED = {"logit": lambda z: z, "probability": torch.sigmoid, "tanh": torch.tanh}
+PASSED = {"logit": lambda z: z, "probability": torch.sigmoid, "tanh": torch.tanh, "clipped": F.hardtanh}
 
 
 class StraightThrough(nn.Module):
     """The hard value forward, the identity backward. Only for hard functions that keep the shape.
 
     through     what the identity is taken of: logit (z itself), probability (sigmoid(z): the gradient passes the
-                sigmoid), tanh (likewise), auto (probability for dab.hard.Bernoulli, tanh for dab.hard.Levels, which
-                makes it finite scalar quantisation, logit otherwise)
+                sigmoid), tanh (likewise), clipped (z between -1 and 1, nothing beyond), auto (probability for
+                dab.hard.Bernoulli, tanh for dab.hard.Levels, which makes it finite scalar quantisation, logit
+                otherwise)
     """
+
+    needs_same_shape = True
 
     def __init__(self, hard: Callable[[Tensor], Tensor], through: str = "auto") -> None:
         super().__init__()
@@ -28,11 +32,7 @@ class StraightThrough(nn.Module):
 
     def forward(self, z: Tensor) -> tuple[Tensor, Tensor]:
         h = hard_value(self.hard, z)
-        if h.shape != z.shape:
-            raise ValueError(
-                f"straight-through needs a hard function that keeps the shape, but this one turned "
-                f"{list(z.shape)} into {list(h.shape)}: use dab.Bridge"
-            )
+        check_shape_kept("StraightThrough", z, h)
         if not self.training:
             return h, zero_penalty(z)
         return value_with_gradient(h, gradient_of=PASSED[self.through](z)), zero_penalty(z)

@@ -7,9 +7,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from dab.estimators.no_hard import NoHard
-from dab.estimators.straight_through import StraightThrough
 from dab.estimators.vector_quantization import VectorQuantization
 from dab.hard import Bernoulli, Categorical, Nearest, out_shape
+from dab.surrogate import shape_reason
 
 
 def has_hard(estimator: type[nn.Module]) -> bool:
@@ -42,12 +42,6 @@ def why_not(
         )
     if issubclass(estimator, VectorQuantization) and not issubclass(kind, Nearest):
         return f"{estimator.__name__} learns the words of a Nearest, given {kind.__name__}: use hard=nearest"
-    if inspect.isclass(hard) or not issubclass(estimator, StraightThrough):
+    if inspect.isclass(hard) or not getattr(estimator, "needs_same_shape", False):
         return None
-    after = out_shape(hard, in_shape)
-    if after != tuple(in_shape):
-        return (
-            f"straight-through needs a hard function that keeps the shape, but {kind.__name__} turns {list(in_shape)} "
-            f"into {list(after)}: use a bridge"
-        )
-    return None
+    return shape_reason(estimator.__name__, in_shape, out_shape(hard, in_shape), kind.__name__)

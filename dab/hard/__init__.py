@@ -10,6 +10,10 @@ input, for every estimator alike. The ones here are modules, one file each, and 
                                 Argmax, (dim,) for Nearest
     out_shape(in_shape)         shape of one sample after, from the shape before (both without batch)
     keeps_input                 True: it neither writes into its input nor returns any part of it, so no copy is made
+    row_wise                    False: a sample's output depends on the others of its batch, so that estimators that
+                                call it more often may not put their batches into one
+    sense                       "min" for a solver that minimises <z, y> over its outputs y (a shortest path), "max"
+                                where a larger input makes a larger output, which is taken for granted
 
 Your own function needs none of them: `out_shape` below finds the shape by trying it, and `acts_on_units` whether it
 treats every unit alike and alone.
@@ -27,6 +31,7 @@ from dab.hard.levels import Levels
 from dab.hard.nearest import Nearest
 from dab.hard.ranks import Ranks
 from dab.hard.round import Round
+from dab.hard.shortest_path import ShortestPath
 from dab.hard.signum import Signum
 from dab.hard.sort import Sort, Sort1d
 from dab.hard.staircase import Staircase
@@ -45,6 +50,7 @@ __all__ = [
     "Nearest",
     "Ranks",
     "Round",
+    "ShortestPath",
     "Signum",
     "Sort",
     "Sort1d",

@@ -24,6 +24,7 @@ class Binary(nn.Module):
         super().__init__()
         self.reference = one_of("reference", reference, ("sample", "batch", "zero"))
         self.momentum = momentum
+        self.row_wise = reference != "batch"
         if reference == "batch":
             # A scalar until the first training batch tells the shape of the units.
             self.register_buffer("running_mean", torch.zeros(()))
