@@ -23,7 +23,7 @@ LAYERS = [
     {"dab.models", "dab.data", "dab.metrics"},
     {"dab.estimators", "dab.bridge", "dab.strip", "dab.hard", "dab.approximators", "dab.activations", "dab.choice"}
     | {"dab.precision", "dab.surrogate", "dab.keys", "dab.nets", "dab.stateless", "dab.inline", "dab.fitted"}
-    | {"dab.pooled"},
+    | {"dab.corrected", "dab.pooled"},
 ]
 
 

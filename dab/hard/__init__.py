@@ -11,8 +11,8 @@ input, for every estimator alike. The ones here are modules, one file each, and 
     out_shape(in_shape)         shape of one sample after, from the shape before (both without batch)
     keeps_input                 True: it neither writes into its input nor returns any part of it, so no copy is made
 
-Your own function needs none of them: `out_shape` below finds the shape by trying it, and `acts_on_units` whether it
-treats every unit alike and alone.
+Your own function needs none of them: `out_shape` below finds the shape by trying it, `acts_on_units` whether it
+treats every unit alike and alone, and `acts_on_rows` whether every sample.
 
 NaN comes out as NaN, never as a code: where a unit, or what it is compared with, is NaN, so is the output (Sort and
 TopK put NaN last and first, k-means loses the coordinates it touches). A broken encoder shows in the loss.
@@ -28,7 +28,7 @@ from dab.hard.signum import Signum
 from dab.hard.sort import Sort, Sort1d
 from dab.hard.threshold import Threshold
 from dab.hard.topk import TopK
-from dab.hard.trial import acts_on_units, out_shape
+from dab.hard.trial import acts_on_rows, acts_on_units, out_shape
 
 __all__ = [
     "Bernoulli",
@@ -42,6 +42,7 @@ __all__ = [
     "Sort1d",
     "Threshold",
     "TopK",
+    "acts_on_rows",
     "acts_on_units",
     "out_shape",
 ]
