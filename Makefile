@@ -9,7 +9,7 @@ JOBS ?= 2
 .DEFAULT_GOAL := help
 SCALE ?= cpu
 
-.PHONY: help install train test test-all lint bench figure-bridge figure-toy-variance codec-floor clean reproduce-table-sorting reproduce-figure-ponder reproduce-table-binarized reproduce-figure-bpp reproduce-search-bpp reproduce-table-imagenet reproduce-table-cifar10 reproduce-figure-ablation status
+.PHONY: help install train test test-all lint bench figure-bridge figure-toy-variance codec-floor clean reproduce-table-sorting reproduce-figure-ponder reproduce-table-binarized reproduce-figure-bpp reproduce-search-bpp reproduce-table-imagenet reproduce-table-cifar10 reproduce-figure-ablation reproduce-atlas status
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-25s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,6 +70,9 @@ reproduce-table-cifar10: $(READY) ## Hard functions inside a Resnet18: run what 
 
 reproduce-figure-ablation: $(READY) ## Its three case studies: placement, conditioning, straight-through [SCALE=... JOBS=n]
 	$(PY) -m experiments classification/ablation --scale $(SCALE) --jobs $(JOBS) $(ARGS)
+
+reproduce-atlas: $(READY) ## Which gradient for which function: run what the atlas misses, then render [SCALE=smoke|cpu JOBS=n]
+	$(PY) -m experiments atlas --scale $(SCALE) --jobs $(JOBS) $(ARGS)
 
 STUDY ?= sorting
 status: $(READY) ## What of a study is done, running, failed or missing [STUDY=sorting|binarized SCALE=...]

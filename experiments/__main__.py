@@ -4,6 +4,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import partial
 
 from experiments import report
 from experiments.checkout import checkout, has_uncommitted_code
@@ -40,13 +41,16 @@ def main() -> int:
 def _run(arguments: argparse.Namespace, cells: Sequence[Cell]) -> int:
     """From a checkout of the last commit; what is only a try (scale=smoke) from the files as they are."""
     from experiments.campaign import HERE, Campaign
+    from experiments.workers import Workers
 
-    records = records_of(report.STUDIES[arguments.study], arguments.scale)
+    study = report.STUDIES[arguments.study]
+    campaign = partial(Workers, study.name) if study.work else Campaign
+    records = records_of(study, arguments.scale)
     is_try = arguments.scale == "smoke"
     with nullcontext(HERE) if is_try else checkout(ROOT, RUNS / "checkouts") as code:
         if code.commit and has_uncommitted_code(ROOT):
             print(f"running commit {code.commit[:7]}; uncommitted changes are not in it", flush=True)
-        return Campaign(cells, arguments.scale, records, arguments.jobs, code, arguments.only_dirty).run()
+        return campaign(cells, arguments.scale, records, arguments.jobs, code, arguments.only_dirty).run()
 
 
 if __name__ == "__main__":

@@ -156,10 +156,11 @@ def test_senseless_options_are_refused(options) -> None:
         dab.FittedBridge(counts, Dense((16,), (8,)).requires_grad_(False))
 
 
-def test_the_engine_trains_it_and_resumes_exactly(config, tmp_path) -> None:
+@pytest.mark.parametrize("estimator", ["fitted", "corrected"])
+def test_the_engine_trains_it_and_resumes_exactly(estimator, config, tmp_path) -> None:
     """Through the engine: not in the model's optimizer, and an interrupted run ends where a whole one does."""
     common = [
-        "estimator=fitted",
+        f"estimator={estimator}",
         "data.valid_size=64",
         "data.test_size=64",
         "trainer.steps=10",

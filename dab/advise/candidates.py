@@ -18,6 +18,8 @@ from dab.hard import Argmax
 RATES = (5e-3, 2e-3)  # of the encoder; the first is what one would try first
 MORE_RATES = (5e-3, 2e-3, 1e-3, 1e-2)  # for who has no knob: as many tries for all
 
+AROUND = {"samples": 4, "relative": True}
+
 Why = Callable[[nn.Module, Traits], str]  # the reason why it does not fit, or nothing
 
 
@@ -57,6 +59,13 @@ def _has_form(hard: nn.Module, traits: Traits) -> str:
 
 def _is_choice(hard: nn.Module, traits: Traits) -> str:
     return "" if isinstance(hard, Argmax) and len(traits.in_shape) == 2 else "only for a choice between classes"
+
+
+def _is_solver(hard: nn.Module, traits: Traits) -> str:
+    if reason := _same_shape(hard, traits):
+        return reason
+    choice = traits.pieces == "constant" and traits.bounded and not traits.alike
+    return "" if choice else "only for solvers: a choice between solutions that depends on all units"
 
 
 @dataclass(frozen=True)
@@ -118,7 +127,10 @@ def _written(options: Mapping[str, Any]) -> list[str]:
     return [f"{name}={value!r}" for name, value in options.items()]
 
 
+# In the order in which one would try them where time is short. Those that draw around z count in its deviations
+# (relative), and have as many calls: five for a sample and step.
 CANDIDATES = (
+    Candidate("corrected bridge", dab.CorrectedBridge, knob=Knob("sigma", (0.3, 0.6)), takes="in_shape"),
     Candidate("fitted bridge", dab.FittedBridge, knob=Knob("lr", (3e-3, 1e-3)), takes="in_shape"),
     Candidate("straight-through", dab.StraightThrough, _same_shape),
     Candidate("true gradient", dab.TrueGradient, _has_gradient),
@@ -130,16 +142,37 @@ CANDIDATES = (
         approximator="matched",
         approximator_options={"cap": 4.0},
     ),
+    Candidate("smoothing, antithetic", estimators.Smoothing, knob=Knob("sigma", (0.3, 1.0)), options=AROUND),
+    Candidate("identity with projection", estimators.Identity, _is_solver),
+    Candidate(
+        "interpolation", estimators.Interpolation, _is_solver, Knob("strength", (0.3, 1.0)), options={"relative": True}
+    ),
+    Candidate("I-MLE", estimators.IMLE, _is_solver, Knob("strength", (0.3, 1.0)), options={"relative": True}),
+    Candidate(
+        "perturbed optimizer",
+        estimators.Perturbed,
+        _is_solver,
+        Knob("sigma", (0.3, 1.0)),
+        options={**AROUND, "noise": "gumbel"},
+    ),
     Candidate(
         "Gumbel, straight-through",
         estimators.Gumbel,
         _is_choice,
         Knob("temperature", (1.0, 0.5)),
-        {"straight_through": True, "categorical": True},
+        options={"straight_through": True, "categorical": True},
         takes="nothing",
     ),
+    Candidate("straight-through, clipped", dab.StraightThrough, _same_shape, options={"through": "clipped"}),
+    Candidate(
+        "smoothing, leave one out",
+        estimators.Smoothing,
+        knob=Knob("sigma", (0.3, 1.0)),
+        options={**AROUND, "baseline": "leave_one_out"},
+    ),
+    Candidate("SPSA", estimators.SPSA, knob=Knob("step", (0.3, 1.0)), options={"pairs": 2, "relative": True}),
     Candidate("dense bridge, as printed", dab.Bridge, knob=Knob("gamma", (10.0, 1.0)), approximator="dense"),
 )
-# Not worth advising, but worth a row in the atlas: is it the *learned* gradient that helps?
+# Not to be advised, but rows of the atlas: is it the *learned* gradient that helps?
 CONTROLS = (Candidate("frozen random bridge", dab.Bridge, approximator="dense", approximator_options={"frozen": True}),)
 BY_NAME = {candidate.name: candidate for candidate in (*CANDIDATES, *CONTROLS)}

@@ -27,18 +27,18 @@ GAIN = 1.0  # of the first layers: units that bend a little
 
 
 class Encoder(nn.Module):
-    """x [B, 8] → z [B, *in_shape]; every unit starts with mean 0 and standard deviation `scale`."""
+    """x [B, inputs] → z [B, *in_shape]; at the start every unit has mean 0 and standard deviation `scale` on x."""
 
-    def __init__(self, in_shape: tuple[int, ...], scale: float) -> None:
+    def __init__(self, x: Tensor, in_shape: tuple[int, ...], scale: float) -> None:
         super().__init__()
         self.in_shape = tuple(in_shape)
-        self.net = mlp((INPUTS, WIDTH, WIDTH, math.prod(in_shape)), "tanh")
+        self.net = mlp((x.shape[1], WIDTH, WIDTH, math.prod(in_shape)), "tanh")
         linear = [layer for layer in self.net if isinstance(layer, nn.Linear)]
         with torch.no_grad():
             for layer in linear:
                 nn.init.xavier_normal_(layer.weight, GAIN)
                 nn.init.zeros_(layer.bias)
-            z = self.net(torch.randn(1024, INPUTS))
+            z = self.net(x)
             linear[-1].weight.mul_((scale / z.std(0))[:, None])
             linear[-1].bias.sub_(z.mean(0) * scale / z.std(0))
 
@@ -76,9 +76,9 @@ class Recover:
         self.hard, self.in_shape, self.seed = hard, tuple(in_shape), seed
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(key("recover", seed))
-            self.teacher, self.start = Encoder(in_shape, scale), Encoder(in_shape, scale)
             sizes = {"train": pool, "valid": held, "test": held}
             self.x = {split: torch.randn(size, INPUTS) for split, size in sizes.items()}
+            self.teacher, self.start = (Encoder(self.x["train"][:1024], in_shape, scale) for _ in range(2))
             self.y = {split: self._output(self.teacher, x) for split, x in self.x.items()}
             self.variance = max(float(_units(self.y["train"]).var(0).mean()), 1e-12)
             # A function that draws its output: not even the teacher matches itself.

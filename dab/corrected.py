@@ -1,0 +1,154 @@
+"""A fitted bridge that asks the hard function where its approximator is wrong.
+
+Smoothing the hard function with noise gives it a gradient, which differences of its values at z + e and z - e estimate
+for any function, with much noise. The approximator explains most of such a difference, and its own gradient is known:
+only what it leaves unexplained need be estimated (a control variate; LAX, Grathwohl et al. 2018, carried to the
+vector-Jacobian product of a layer).
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from dab.choice import one_of
+from dab.fitted import FittedBridge
+from dab.hard import acts_on_rows
+from dab.pooled import pooled
+from dab.surrogate import hard_value
+
+FORMS = ("here", "lax", "linear")
+_FLAT = 0.05  # of the units' common deviation: how far a unit is moved at least, even one that never moves by itself
+
+
+class CorrectedBridge(FittedBridge):
+    """A fitted bridge, corrected by differences of the hard function around each sample.
+
+    y, _ = bridge(z)            # z: [B, ...] → y: [B, ...]; 1 + 2 pairs calls of `hard` for each sample in training
+    loss = task(y)
+
+    Backward, with g the gradient that arrives, e = step · noise, step = sigma · std_z for each unit, noise normal and
+    d(f) = [f(z + e) - f(z - e)] / 2, all averaged over the pairs:
+
+        form        into z                                                     estimates the gradient of
+        here        J_s(z)'g         + weight · noise/step <d(h) - d(s), g>     nothing in particular: see below
+        lax         J_s(z ± e)'g     + weight · noise/step <d(h) - d(s), g>     weight · smoothed h + (1 - weight) ·
+        linear      J_s(z)'g         + weight · noise/step <d(h) - J_s(z)e, g>  ... smoothed s, or s itself (linear)
+
+    Smoothed h is the mean of h(z + e). With weight 1 `lax` and `linear` are unbiased for its gradient, whatever s is;
+    `here` is then off by J_s(z) - mean of J_s(z + e), the price of a lower variance. With pairs = 0 all three
+    are the fitted bridge. y is not smoothed: it is `hard(z)` bit for bit.
+
+    The pairs are kept as past pairs, for the fits of later steps: in this step's they would make s depend on the noise.
+    They are one call of 2 pairs · B rows where a sample's output does not depend on the others of its batch (which is
+    tried with the first ones), and 2 pairs calls of B rows otherwise.
+
+    hard, approximator, in_shape, lr, fits, momentum    as for FittedBridge
+    pairs       antithetic ones for each sample and step; 0: none
+    sigma       of the noise, in standard deviations of each unit
+    weight      of the correction: a number, or "earned": the running share of the pairs' differences d(h) that s leaves
+                unexplained, at most 1
+    form        here | lax | linear
+    past        how many batches of pairs are kept; a step brings 1 + 2 pairs of them
+
+    `unexplained` is that share, whichever the weight.
+    """
+
+    shares: Tensor  # running squares of d(h) - d(s) and of d(h)
+
+    def __init__(
+        self,
+        hard: Callable[[Tensor], Tensor],
+        approximator: nn.Module | None = None,
+        pairs: int = 2,
+        sigma: float = 0.3,
+        weight: float | str = "earned",
+        form: str = "here",
+        lr: float = 3e-3,
+        fits: int = 4,
+        past: int = 40,
+        momentum: float = 0.01,
+        in_shape: tuple[int, ...] | None = None,
+    ) -> None:
+        super().__init__(hard, approximator, lr, fits, past, momentum=momentum, in_shape=in_shape)
+        if not (pairs >= 0 and sigma > 0 and past >= 1 + 2 * pairs):
+            raise ValueError(
+                "pairs must be >= 0, sigma > 0 and past at least the 1 + 2 pairs batches of one step, given "
+                f"pairs={pairs}, sigma={sigma}, past={past}"
+            )
+        if weight != "earned" and (isinstance(weight, str) or not 0 <= weight < float("inf")):
+            raise ValueError(f'weight must be "earned" or a number >= 0, given {weight!r}')
+        self.pairs, self.sigma, self.weight, self.form = pairs, sigma, weight, one_of("form", form, FORMS)
+        self._at_once: bool | None = None  # whether the pairs can be one call; None: not yet tried
+
+    @property
+    def unexplained(self) -> Tensor:
+        """The share of d(h) that the approximator leaves unexplained, at most 1; before the first pairs 1.  []"""
+        left, whole = self.shares
+        return torch.where(left < whole, left / whole, 1.0)
+
+    def _stand_in(self, x: Tensor) -> Tensor:
+        if not (self.pairs and torch.is_grad_enabled()):
+            return super()._stand_in(x)
+        noise = torch.randn(self.pairs, *x.shape, dtype=x.dtype, device=x.device)  # [K, B, ...]
+        step = self._step()
+        around = torch.cat([x + step * noise, x - step * noise])  # [2K, B, ...]
+        h = self._hard_at(around.detach())
+        imitation = self._imitation()
+        s = imitation(around.flatten(0, 1)).view_as(h)  # [2K, B, ...]
+        of_h, of_s = half_difference(h), half_difference(s.detach())  # [K, B, ...]
+        self._keep(around.detach(), h, of_h, of_s)
+        weight = self.unexplained if isinstance(self.weight, str) else self.weight
+        slopes = weight * noise / step  # [K, B, ...]
+        if self.form == "lax":
+            return s.mean(0) + along(slopes, of_h - of_s, x)
+        if self.form == "here":
+            return imitation(x) + along(slopes, of_h - of_s, x)
+        # The gradient that s passes back loses what the pairs measure: J_s(z)e is never computed.
+        measured = along(slopes, step * noise, x)
+        return imitation(x - (measured - measured.detach())) + along(slopes, of_h, x)
+
+    def _step(self) -> Tensor:
+        """Standard deviation of the noise, for each unit.  [...]"""
+        std = self._std("z")
+        return self.sigma * torch.maximum(std, _FLAT * std.square().mean().sqrt())
+
+    def _hard_at(self, around: Tensor) -> Tensor:
+        """`hard` of several batches.  [N, B, ...] → [N, B, ...]"""
+        if self._at_once is None:
+            self._at_once = acts_on_rows(self.hard, around.flatten(0, 1))
+        if self._at_once:
+            h = hard_value(self.hard, around.flatten(0, 1)).unflatten(0, around.shape[:2])
+        else:
+            h = torch.stack([hard_value(self.hard, z) for z in around])
+        return h.to(around.dtype)
+
+    @torch.no_grad()
+    def _keep(self, around: Tensor, h: Tensor, of_h: Tensor, of_s: Tensor) -> None:
+        """The pairs, for later fits, and what s explains of them, each output by its own measure."""
+        parts = torch.stack([((d / self._std("h")).square().mean()) for d in (of_h - of_s, of_h)])
+        self.shares.lerp_(pooled(parts[None]).mean(0), self._rate(self.updates // self.fits - 1))
+        self._remember(pooled(around.flatten(0, 1)), pooled(h.flatten(0, 1)))
+
+    def _start(self, z: Tensor, h: Tensor) -> None:
+        super()._start(z, h)
+        self.register_buffer("shares", z.new_zeros(2))
+
+    def extra_repr(self) -> str:
+        weight = self.weight if isinstance(self.weight, str) else f"{self.weight:g}"
+        return f"pairs={self.pairs}, sigma={self.sigma:g}, weight={weight}, form={self.form}, {super().extra_repr()}"
+
+
+def half_difference(values: Tensor) -> Tensor:
+    """[2K, B, ...], first at z + e, then at z - e → [K, B, ...]"""
+    after, before = values.chunk(2)
+    return (after - before) / 2
+
+
+def along(slopes: Tensor, differences: Tensor, x: Tensor) -> Tensor:
+    """What is linear in x with the gradient  mean over pairs of slopes <differences, g>.
+
+    slopes: [K, B, ...], as x; differences: [K, B, ...], as the result; x: [B, ...] → [B, ...]
+    """
+    moved = (slopes * x).flatten(2).sum(2) / len(slopes)  # [K, B]
+    return (moved.reshape(*moved.shape, *[1] * (differences.dim() - 2)) * differences).sum(0)
