@@ -86,16 +86,14 @@ def page(function: Named, advice: Advice, code: str) -> str:
 
 def described(function: Named, traits: Traits) -> str:
     """What was found out, in a paragraph."""
-    gradient = {"none": "finds nothing", "zero": "finds a gradient of zero", "some": "finds a gradient"}[
-        traits.gradient
-    ]
+    gradient = {"none": "nothing", "zero": "a gradient of zero", "some": "a gradient"}[traits.gradient]
     words = [
         "keeps the shape" if traits.keeps_shape else "changes the shape",
         "deterministic" if traits.deterministic else "draws its output",
-        f"pieces {traits.pieces} ({100 * traits.flat:.0f} % of the outputs do not move with a small step)",
+        f"{traits.pieces} pieces ({100 * traits.flat:.0f} % of the outputs do not move with a small step)",
         "rises or falls throughout" if traits.monotone else "rises and falls",
         "bounded" if traits.bounded else "not bounded",
-        f"autograd {gradient}",
+        f"autograd finds {gradient}",
         f"outputs of size {traits.size:.3g}",
         f"{1e6 * traits.seconds:.3g} µs a sample",
         f"a dense net explains {100 * traits.explained:.0f} % of it",

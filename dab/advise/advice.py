@@ -16,11 +16,15 @@ from dab.advise.candidates import CANDIDATES, Candidate
 from dab.advise.recover import Recover
 from dab.advise.traits import Traits
 
-POOL, HELD = 2048, 512  # samples: each is a call of somebody's function
+POOL, LEAST_POOL = 2048, 256  # samples: each is a call of somebody's function, ...
+SHARE = 0.03  # ... which may be slow: so much of the time for those of a seed
 SEEDS = 3
 MOST_STEPS, LEAST_STEPS = 1000, 60
 WARM = 4  # steps that tell how long one takes
 RESERVE = 0.85  # of the time that is planned: steps later take longer than the first
+
+FEW_STEPS = 150
+A_GUESS = " (So few steps make this a guess: give more --seconds.)"
 
 Tell = Callable[[str], None]
 
@@ -75,26 +79,23 @@ class Advice:
             f"Take the {taken.candidate.name}: in {self.steps} steps it came {100 * taken.score:.0f} % of the way from "
             f"an encoder that never learned to the teacher, with {times} of the function for a sample and step."
         )
-        return f"{what} {self._reason()}"
+        return f"{what} {self._reason()}" + (A_GUESS if self.steps < FEW_STEPS else "")
 
     def _reason(self) -> str:
         traits, taken = self.traits, self.taken
         if traits.gradient == "some":
             why = "autograd finds a gradient here"
         else:
-            found = (
-                "the gradient that autograd finds is zero" if traits.gradient == "zero" else "autograd finds nothing"
-            )
+            found = "a gradient of zero" if traits.gradient == "zero" else "nothing"
             shape = "keeps the shape" if traits.keeps_shape else "changes the shape"
-            why = f"the function {shape} and {found}"
+            why = f"the function {shape} and autograd finds {found}"
         others = [one for one in self.tried if one is not taken]
         if not others:
             return f"The reason: {why}, and nothing else fits."
         rival = others[0]
         if rival is self.first:
-            than = (
-                f"the {rival.candidate.name} is level ({rival.score:.2f}) and asks the function {rival.calls:.0f} times"
-            )
+            cost = f"{rival.calls:.0f} calls and {rival.seconds:.1f} s against {taken.seconds:.1f} s"
+            than = f"the {rival.candidate.name}, with {rival.score:.2f} level, takes {cost}"
         else:
             than = f"the next, the {rival.candidate.name}, reached {rival.score:.2f}"
         return f"The reason: {why}, and {than}."
@@ -130,12 +131,13 @@ def advise(
     """
     deadline = time.monotonic() + seconds
     unfit = {c.name: why for c in CANDIDATES if (why := c.why_not(hard, traits))}
-    tasks = {0: Recover(hard, traits.in_shape, 0, scale, POOL, HELD)}
+    pool = min(max(int(SHARE * seconds / traits.seconds), LEAST_POOL), POOL)
+    tasks = {0: Recover(hard, traits.in_shape, 0, scale, pool, pool // 4)}
     tried = [_timed(tasks[0], c) for c in CANDIDATES if c.name not in unfit]
     seeds, steps, left_out = _plan(tried, RESERVE * (deadline - time.monotonic()))
     for seed in range(seeds):
         if seed not in tasks:
-            tasks[seed] = Recover(hard, traits.in_shape, seed, scale, POOL, HELD)
+            tasks[seed] = Recover(hard, traits.in_shape, seed, scale, pool, pool // 4)
         for one in (one for one in tried if one not in left_out):
             try:
                 _train(one, tasks[seed], steps, deadline if one.scores else math.inf)
@@ -167,7 +169,7 @@ def _timed(task: Recover, candidate: Candidate) -> Tried:
 
 
 def _plan(tried: Sequence[Tried], seconds: float) -> tuple[int, int, list[Tried]]:
-    """Seeds, steps, and who is left out: seeds go first, then the slowest candidates; one always stays."""
+    """Seeds, steps, and who is left out: seeds go first, then the slowest candidates; two always stay."""
     left_out: list[Tried] = []
     while True:
         stay = [one for one in tried if one not in left_out]
@@ -176,8 +178,8 @@ def _plan(tried: Sequence[Tried], seconds: float) -> tuple[int, int, list[Tried]
             steps = int(seconds / (seeds * one_step))
             if steps >= LEAST_STEPS:
                 return seeds, min(steps, MOST_STEPS), left_out
-        if len(stay) == 1:
-            return 1, max(steps, 1), left_out
+        if len(stay) <= 2:
+            return 1, LEAST_STEPS, left_out
         left_out.append(max(stay, key=lambda one: one.step_seconds))
 
 

@@ -6,6 +6,7 @@ import importlib
 import inspect
 import os
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -114,7 +115,8 @@ def _made(name: str, kind: type[nn.Module]) -> nn.Module:
 def _tried(name: str, function: Callable[[Any], Any], z: Any) -> Any:
     """What it returns; for a tensor it cannot take, None: it may want an array."""
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        with torch.no_grad(), torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what matters of it comes out below
             seed_device(0, torch.device("cpu"))
             returned = function(z)
     except Exception as error:  # whatever somebody's function does
@@ -141,7 +143,9 @@ def _check_output(name: str, returned: Any, z: Any, before: Tensor) -> None:
 
 def _check(name: str, hard: nn.Module, z: Tensor) -> None:
     given = z.clone()
-    h = hard(given).detach()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        h = hard(given).detach()
     if not torch.equal(given, z):
         raise FunctionError(f"{name} changes its input: it must return its output and leave the input as it is")
     if h.dim() == 0 or len(h) != len(z):

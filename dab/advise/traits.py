@@ -14,12 +14,14 @@ from dab.hard import acts_on_units, out_shape
 from dab.keys import generator
 from dab.surrogate import call_hard, hard_value
 
-POINTS = 64
+# Least, most, and for how many seconds it is worth asking a slow function.
+POINTS = (16, 64, 0.05)
+FIT_ROWS = (64, 1024, 1.0)
 STEP = 1e-3  # of the inputs' size: a small move
 LINE = 17  # points along a line
 FAR = (10.0, 1000.0)  # times the inputs' size: does it still grow?
 CONSTANT = LINEAR = 0.9  # share of the outputs that must not move, or move in proportion
-FITS, FIT_ROWS = 300, 1024
+FITS = 300
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,9 @@ class Traits:
 
 def traits_of(hard: nn.Module, in_shape: tuple[int, ...], scale: float = 1.0) -> Traits:
     """scale    how large the inputs are (standard deviation)"""
-    z = scale * torch.randn(POINTS, *in_shape, generator=generator("traits", "z"))
+    seconds = _seconds(hard, scale * torch.randn(POINTS[0], *in_shape, generator=generator("traits", "z")))
+    points, fit_rows = (min(max(int(patience / seconds), least), most) for least, most, patience in (POINTS, FIT_ROWS))
+    z = scale * torch.randn(points, *in_shape, generator=generator("traits", "z"))
     flat, straight = _moves(hard, z, scale)
     deterministic = torch.equal(hard_value(hard, z), hard_value(hard, z))
     h = _units(hard_value(hard, z))
@@ -73,8 +77,8 @@ def traits_of(hard: nn.Module, in_shape: tuple[int, ...], scale: float = 1.0) ->
         gradient=_gradient(hard, z),
         alike=acts_on_units(hard, in_shape),
         size=float(h.std(0).square().mean().sqrt()),
-        seconds=_seconds(hard, z),
-        explained=_explained(hard, in_shape, scale),
+        seconds=seconds,
+        explained=_explained(hard, in_shape, scale, fit_rows),
     )
 
 
@@ -128,9 +132,9 @@ def _seconds(hard: nn.Module, z: Tensor) -> float:
     return best / len(z)
 
 
-def _explained(hard: nn.Module, in_shape: tuple[int, ...], scale: float) -> float:
+def _explained(hard: nn.Module, in_shape: tuple[int, ...], scale: float, rows: int) -> float:
     """How well a bridge could fit: a dense net on standardised outputs, on samples it has not seen."""
-    z = torch.randn(2 * FIT_ROWS, *in_shape, generator=generator("traits", "fit"))
+    z = torch.randn(2 * rows, *in_shape, generator=generator("traits", "fit"))
     h = _units(hard_value(hard, scale * z))
     h = (h - h.mean(0)) / h.std(0).clamp(min=1e-6 + 1e-6 * float(h.std(0).max()))
     with torch.random.fork_rng(devices=[]):
@@ -138,13 +142,13 @@ def _explained(hard: nn.Module, in_shape: tuple[int, ...], scale: float) -> floa
         net = Dense(in_shape, (h.shape[1],))
         optimizer = torch.optim.Adam(net.parameters(), lr=3e-3)
         for step in range(FITS):
-            rows = torch.randint(FIT_ROWS, (128,), generator=generator("traits", step))
-            loss = (net(z[rows]) - h[rows]).square().mean()
+            batch = torch.randint(rows, (128,), generator=generator("traits", step))
+            loss = (net(z[batch]) - h[batch]).square().mean()
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
         with torch.no_grad():
-            left = (net(z[FIT_ROWS:]) - h[FIT_ROWS:]).square().mean() / h[FIT_ROWS:].var().clamp(min=1e-12)
+            left = (net(z[rows:]) - h[rows:]).square().mean() / h[rows:].var().clamp(min=1e-12)
     return min(max(1.0 - float(left), 0.0), 1.0)
 
 

@@ -47,8 +47,8 @@ def introduction(scale: str) -> Part:
         f"learns to match what the function makes of a hidden teacher's output; {budget['steps']:,} steps of 128, "
         "score 0 as the encoder that never learned, 1 as the teacher, at least −1. *At equal calls* every row calls "
         f"the function {budget['steps']:,} × 128 times: who asks it five times a step has a fifth of the steps. *Use*: "
-        f"the function as the bottleneck of a small classifier of digits, {budget['use_steps']:,} steps; 0 with a frozen "
-        "encoder, 1 without any hard function. Learning rate and knob of every row: the best of four tries of a "
+        f"the function as the bottleneck of a small classifier of digits, {budget['use_steps']:,} steps; 0 with a "
+        "frozen encoder, 1 without any hard function. Learning rate and knob of every row: the best of four tries of a "
         "quarter of the steps, on validation, in every cell anew. Mean ± standard deviation over seeds; in brackets "
         "the calls of the function for a sample and step. Grey: does not apply, or not run yet."
     )
