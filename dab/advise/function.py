@@ -65,19 +65,15 @@ def named(name: str, in_shape: tuple[int, ...], scale: float = 1.0) -> Named:
     z = scale * torch.randn(ROWS, *in_shape, generator=generator("look"))
     if inspect.isclass(function) and issubclass(function, nn.Module):
         function, attribute = _made(name, function), f"{attribute}()"
-    as_tensor = _tried(name, function, z.clone())
-    if isinstance(function, nn.Module) and isinstance(as_tensor, Tensor) and as_tensor.is_floating_point():
-        hard, code = function, f"hard = {attribute}"
-    elif isinstance(as_tensor, Tensor):
-        hard, code = FromTorch(function), f"hard = lambda z: {attribute}(z).to(z.dtype)"
-        if as_tensor.is_floating_point():
-            code = f"hard = {attribute}"
-    else:
+    takes, returned = _taken(name, function, z)
+    hard: nn.Module
+    if takes == "array":
         hard = FromNumpy(function)
         code = f"hard = lambda z: torch.as_tensor({attribute}(z.detach().numpy()), dtype=z.dtype)"
-        as_array = z.numpy().copy()
-        returned = _tried(name, function, as_array)
-        _check_output(name, returned, as_array, z)
+    elif not returned.is_floating_point():
+        hard, code = FromTorch(function), f"hard = lambda z: {attribute}(z).to(z.dtype)"
+    else:
+        hard, code = function if isinstance(function, nn.Module) else FromTorch(function), f"hard = {attribute}"
     _check(name, hard, z)
     return Named(name, hard, imports, code)
 
@@ -112,42 +108,52 @@ def _made(name: str, kind: type[nn.Module]) -> nn.Module:
         raise FunctionError(f"{name} is a class that cannot be made without arguments: {_line(error)}") from error
 
 
-def _tried(name: str, function: Callable[[Any], Any], z: Any) -> Any:
-    """What it returns; for a tensor it cannot take, None: it may want an array."""
-    try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what matters of it comes out below
-            seed_device(0, torch.device("cpu"))
-            returned = function(z)
-    except Exception as error:  # whatever somebody's function does
-        if isinstance(z, Tensor):
-            return None
-        raise FunctionError(
-            f"{name} raised {type(error).__name__} on a batch {list(z.shape)}: {_line(error)}"
-        ) from error
-    return returned if isinstance(returned, Tensor) or not isinstance(z, Tensor) else None
+def _taken(name: str, function: Callable[[Any], Any], z: Tensor) -> tuple[str, Any]:
+    """Whether it takes tensors or arrays, and what it returns for a batch.
+
+    First a tensor that wants a gradient: one of torch's functions takes it, and numpy refuses what it would take else.
+    """
+    attempts = {"gradient": z.clone().requires_grad_() * 1, "array": z.numpy().copy(), "tensor": z.clone()}
+    errors: dict[str, Exception] = {}
+    others: list[Any] = []
+    for kind, given in attempts.items():
+        try:
+            returned = _called(function, given)
+        except Exception as error:  # whatever somebody's function does
+            errors[kind] = error
+            continue
+        if _is_numbers(returned, kind == "array"):
+            if not torch.equal(torch.as_tensor(given).detach(), z):
+                raise FunctionError(f"{name} changes its input: it must return its output and leave the input as it is")
+            return "array" if kind == "array" else "tensor", returned
+        others.append(returned)
+    if others:
+        other = others[-1]
+        what = f"an array of {other.dtype}" if hasattr(other, "dtype") else f"a {type(other).__name__}"
+        raise FunctionError(f"{name} returned {what}: it must return one array or tensor of numbers")
+    # An array has no method of a tensor: then what it said of the tensor is what matters.
+    error = errors["tensor" if isinstance(errors["array"], AttributeError) else "array"]
+    raise FunctionError(f"{name} raised {type(error).__name__} on a batch {list(z.shape)}: {_line(error)}") from error
 
 
-def _check_output(name: str, returned: Any, z: Any, before: Tensor) -> None:
+def _called(function: Callable[[Any], Any], z: Any) -> Any:
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what matters of it is told by other means
+        seed_device(0, torch.device("cpu"))
+        return function(z)
+
+
+def _is_numbers(returned: Any, from_array: bool) -> bool:
     import numpy as np
 
-    if isinstance(returned, Tensor) or (
-        isinstance(returned, np.ndarray | np.generic) and returned.dtype.kind in "fiub"
-    ):
-        if not np.array_equal(z, before.numpy()):
-            raise FunctionError(f"{name} changes its input: it must return its output and leave the input as it is")
-        return
-    kind = f"an array of {returned.dtype}" if hasattr(returned, "dtype") else f"a {type(returned).__name__}"
-    raise FunctionError(f"{name} returned {kind}: it must return one array or tensor of numbers")
+    if isinstance(returned, Tensor):
+        return not returned.is_complex()
+    return from_array and isinstance(returned, np.ndarray | np.generic) and returned.dtype.kind in "fiub"
 
 
 def _check(name: str, hard: nn.Module, z: Tensor) -> None:
-    given = z.clone()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        h = hard(given).detach()
-    if not torch.equal(given, z):
-        raise FunctionError(f"{name} changes its input: it must return its output and leave the input as it is")
+    with torch.no_grad():
+        h = _called(hard, z.clone())
     if h.dim() == 0 or len(h) != len(z):
         raise FunctionError(
             f"{name} turned a batch {list(z.shape)} into {list(h.shape)}: it must keep the batch size, {len(z)}, first"

@@ -117,9 +117,10 @@ class Recover:
             for step in range(steps):
                 optimizer.param_groups[0]["lr"] = rate * (1 + math.cos(math.pi * step / steps)) / 2
                 loss = self._loss(encoder, layer.train(), draw)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
+                if loss.requires_grad:  # a layer may send nothing back
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
                 if step % LOOK == 0:
                     if not loss.isfinite():
                         break
