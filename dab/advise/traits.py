@@ -17,7 +17,7 @@ from dab.surrogate import call_hard, hard_value
 # Least, most, and for how many seconds it is worth asking a slow function.
 POINTS = (16, 64, 0.05)
 FIT_ROWS = (64, 1024, 1.0)
-STEP = 1e-3  # of the inputs' size: a small move
+STEP = 2e-4  # of the inputs' size: a small move
 LINE = 17  # points along a line
 FAR = (10.0, 1000.0)  # times the inputs' size: does it still grow?
 CONSTANT = LINEAR = 0.9  # share of the outputs that must not move, or move in proportion

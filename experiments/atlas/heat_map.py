@@ -21,6 +21,7 @@ class HeatMap(Figure):
     across: Sequence[str]
     values: Sequence[Sequence[float | None]]
     spreads: Sequence[Sequence[float]]
+    label: str  # of the colours
 
     @property
     def drawn_by(self) -> Path:
@@ -41,17 +42,22 @@ class HeatMap(Figure):
         for i, line in enumerate(self.values):
             best = max((value for value in line if value is not None), default=None)
             for j, value in enumerate(line):
-                text, weight = _text(value, self.spreads[i][j]), "bold" if value == best else "normal"
-                axes.text(j, i, text, ha="center", va="center", fontsize=7, weight=weight, linespacing=0.9)
+                look = {"weight": "bold" if value == best else "normal", "color": _ink(value), "fontsize": 7}
+                axes.text(j, i, _text(value, self.spreads[i][j]), ha="center", va="center", linespacing=0.9, **look)
         axes.set_xticks(range(len(self.across)), self.across, rotation=40, ha="left", fontsize=8)
         axes.set_yticks(range(len(self.down)), self.down, fontsize=8)
         axes.xaxis.tick_top()
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
         axes.set_title(self.title, fontsize=10)
-        figure.colorbar(image, ax=axes, shrink=0.6, label="0 frozen encoder, 1 teacher", extend="min")
+        figure.colorbar(image, ax=axes, shrink=0.8, pad=0.01, label=self.label, extend="min")
         figure.savefig(path, dpi=110)
         plt.close(figure)
+
+
+def _ink(value: float | None) -> str:
+    """What can be read on the colour."""
+    return "white" if value is not None and not 0.12 < value < 0.93 else "black"
 
 
 def _text(value: float | None, spread: float) -> str:

@@ -43,7 +43,7 @@ def render(results: Results) -> list[Part]:
 def introduction(scale: str) -> Part:
     budget = BUDGETS[scale]
     text = (
-        f"Fifteen functions, every estimator that applies. *Recover*: an encoder 8-64-64-units before the function "
+        "Fifteen functions, every estimator that applies. *Recover*: an encoder 8-64-64-units before the function "
         f"learns to match what the function makes of a hidden teacher's output; {budget['steps']:,} steps of 128, "
         "score 0 as the encoder that never learned, 1 as the teacher, at least −1. *At equal calls* every row calls "
         f"the function {budget['steps']:,} × 128 times: who asks it five times a step has a fifth of the steps. *Use*: "
@@ -61,10 +61,14 @@ def maps(results: Results) -> list[Part]:
         "atlas_calls": ("Recover, at equal calls", lambda r, f: recovered(r, f, EQUAL_CALLS)),
         "atlas_use": ("Use: a bottleneck of a classifier of digits", used),
     }
-    return [heat_map(results, name, title, scores) for name, (title, scores) in kinds.items()]
+    best = {"atlas_use": "no hard function"}
+    return [
+        heat_map(results, name, title, scores, f"0 frozen encoder, 1 {best.get(name, 'teacher')}")
+        for name, (title, scores) in kinds.items()
+    ]
 
 
-def heat_map(results: Results, name: str, title: str, scores: Scores) -> Part:
+def heat_map(results: Results, name: str, title: str, scores: Scores, label: str) -> Part:
     found = {function: of for function in ALL if (of := scores(results, function))}
     rows = [row for row in ROWS if any(row in of for of in found.values())]
     if not found:
@@ -78,6 +82,7 @@ def heat_map(results: Results, name: str, title: str, scores: Scores) -> Part:
         [f"{row} ({calls[row]:.0f})" for row in rows],
         [[round(of[row].sample.mean, 4) if row in of else None for row in rows] for of in found.values()],
         [[round(of[row].sample.std, 4) if row in of else 0.0 for row in rows] for of in found.values()],
+        label,
     )
     return [figure]
 
