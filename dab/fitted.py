@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from dab.bridge import Bridge
+from dab.estimators.traits import Calls
 from dab.pooled import pooled
 from dab.precision import full_precision, working_dtype
 from dab.stateless import call_with, parameters_by_name
@@ -196,6 +197,10 @@ class FittedBridge(Bridge):
             z, h = ((t[: len(t) // self.past]) for t in saved.values())  # type: ignore[index,arg-type]
             self._start(z, h)
         super()._load_from_state_dict(state_dict, prefix, *args)
+
+    @property
+    def calls(self) -> Calls:
+        return Calls(1 + self.perturbed)
 
     def extra_repr(self) -> str:
         return f"lr={self.lr:g}, fits={self.fits}, past={self.past}, perturbed={self.perturbed}"

@@ -160,7 +160,10 @@ class Verdict:
 
 def verdict(problem: Problem, estimator: nn.Module, most: int = MOST) -> Verdict:
     """The z-test of one estimator on one problem, with as many rows as its power needs (at most `most`)."""
-    target = Target(problem)
+    return tested(Target(problem), estimator, most)
+
+
+def tested(target: "Target", estimator: nn.Module, most: int = MOST) -> Verdict:
     deviation = target.statistics(estimator, PILOT).variance.sqrt()
     # A tenth more, because the pilot's standard deviation is itself a guess.
     needed = 1.1 * (deviation / target.yardstick / RELATIVE_ERROR).square().max().item()

@@ -9,7 +9,19 @@ from torch import Tensor, nn
 
 import dab
 from dab import NoHard, StraightThrough, TrueGradient
-from dab.estimators import Gumbel, GumbelRao, ReinMax, VectorQuantization
+from dab.estimators import (
+    IMLE,
+    SPSA,
+    Gumbel,
+    GumbelRao,
+    Identity,
+    Interpolation,
+    Perturbed,
+    ReinMax,
+    Relaxed,
+    Smoothing,
+    VectorQuantization,
+)
 from dab.hard import Bernoulli, Nearest, Signum, Sort1d, TopK
 
 LAYERS = [
@@ -18,6 +30,13 @@ LAYERS = [
     TrueGradient(Sort1d()),
     NoHard(),
     dab.Bridge(Signum(), nn.Tanh()),
+    Smoothing(Signum(), baseline="leave_one_out"),
+    SPSA(Signum(), relative=True),
+    Perturbed(Signum(), noise="gumbel"),
+    Interpolation(Signum()),
+    IMLE(Signum()),
+    Identity(Signum()),
+    Relaxed(Sort1d()),
 ]
 
 
@@ -101,7 +120,8 @@ def test_an_empty_batch(layer: nn.Module, training: bool) -> None:
 
 
 def with_a_hard_function(hard) -> list[nn.Module]:
-    return [dab.Bridge(hard, nn.Tanh()), StraightThrough(hard), TrueGradient(hard)]
+    called_often = [Smoothing(hard), Interpolation(hard), IMLE(hard), Identity(hard)]
+    return [dab.Bridge(hard, nn.Tanh()), StraightThrough(hard), TrueGradient(hard), *called_often]
 
 
 def writes_in_place(z: Tensor) -> Tensor:

@@ -2,6 +2,8 @@
 
 import copy
 import math
+from collections.abc import Iterator
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -19,6 +21,7 @@ from dab.hard import (
     Levels,
     Ranks,
     Round,
+    ShortestPath,
     Signum,
     Sort,
     Sort1d,
@@ -45,6 +48,8 @@ EVERY = [
     (TopKMask(5), (3, 4, 5), 1.0),
     (Ranks(), (6,), None),
     (Ranks(), (3, 4, 5), None),
+    (ShortestPath(2, 3), (7,), 1.0),
+    (ShortestPath(4, 3, "nodes"), (4, 3), 1.0),
     (Sort(), (3, 4, 5), None),
     (Sort(), (4, 5), None),
     (Sort1d(), (3, 4, 5), None),
@@ -132,6 +137,44 @@ def test_staircase_edges_and_heights() -> None:
     z = torch.tensor([[-9.0, -1.0, -0.01, 0.0, 0.99, 1.0, 9.0]])
     assert Staircase()(z).tolist() == [[-1, 0.5, 0.5, -0.5, -0.5, 1, 1]]
     assert Staircase((0, 3, 0), width=2)(z).tolist() == [[0, 3, 3, 3, 3, 0, 0]]
+
+
+def every_way(height: int, width: int) -> Iterator[list[tuple[str, int, int]]]:
+    """All ways through a grid, as moves (right or down, from row, from column)."""
+    steps = height + width - 2
+    for downs in combinations(range(steps), height - 1):
+        i, way = 0, []
+        for step in range(steps):
+            way.append(("down" if step in downs else "right", i, step - i))
+            i += step in downs
+        yield way
+
+
+@pytest.mark.parametrize(("height", "width"), [(5, 5), (3, 4), (1, 3), (3, 1)])
+def test_the_shortest_path_is_the_cheapest_of_all(height: int, width: int) -> None:
+    """Edges in the order of PyEPO's grids: of each row its moves to the right, then those down from it."""
+    torch.manual_seed(0)
+    hard, nodes = ShortestPath(height, width), ShortestPath(height, width, "nodes")
+    z, ways = torch.randn(20, hard.units, dtype=torch.double), list(every_way(height, width))
+    order = [(m, i, j) for i in range(height) for m in ("right", "down") for j in range(width)]
+    order = [(m, i, j) for m, i, j in order if (j + 1 < width if m == "right" else i + 1 < height)]
+    by_edges = torch.tensor([[float(edge in way) for edge in order] for way in ways], dtype=torch.double)
+    assert torch.equal(hard(z), by_edges[(z @ by_edges.T).argmin(1)])
+    z = torch.randn(20, height, width, dtype=torch.double)
+    by_nodes = torch.zeros(len(ways), height, width, dtype=torch.double)
+    for visited, way in zip(by_nodes, ways):
+        visited[-1, -1] = 1
+        for _, i, j in way:
+            visited[i, j] = 1
+    assert torch.equal(nodes(z), by_nodes[(z.flatten(1) @ by_nodes.flatten(1).T).argmin(1)])
+
+
+def test_a_path_through_walls() -> None:
+    """Where all ways cost infinitely much one of them is taken; of equal ways the one that goes right first."""
+    assert ShortestPath(2, 2)(torch.full((1, 4), math.inf)).tolist() == [[1, 0, 1, 0]]
+    assert ShortestPath(2, 2)(torch.zeros(1, 4)).tolist() == [[1, 0, 1, 0]]
+    with pytest.raises(ValueError, match=r"needs samples of shape \[40\], given \[4\]"):
+        ShortestPath()(torch.zeros(1, 4))
 
 
 def test_choices_and_places_among_the_units_of_a_sample() -> None:

@@ -22,6 +22,7 @@ import bench  # noqa: E402
 import bench_classification  # noqa: E402
 import bench_compress  # noqa: E402
 import bench_images  # noqa: E402
+import calibrate_pyepo  # noqa: E402
 import codec_floor  # noqa: E402
 import diagnose_sorter  # noqa: E402
 import figure_bridge  # noqa: E402
@@ -46,6 +47,14 @@ def test_toy_variance_figure_shows_control_variates_at_work(tmp_path: Path) -> N
     path = tmp_path / "toy.png"
     figure_toy_variance.draw(curves, path)
     assert path.stat().st_size > 10_000
+
+
+def test_layers_for_solvers_learn_in_the_setting_of_pyepo(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibrate_pyepo, "theirs", lambda seed: {})  # theirs: tests/test_calibration_pyepo.py
+    before = calibrate_pyepo.measure(seeds=1, epochs=0)["regret"]["ours"]
+    after = calibrate_pyepo.measure(seeds=1, epochs=3)["regret"]["ours"]
+    assert set(after) == set(calibrate_pyepo.PRINTED)
+    assert all(after[name][0] < 0.8 * before[name][0] for name in after), (before, after)
 
 
 def test_diagnosis_of_a_network_whose_comparators_are_known(config) -> None:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 import dab
 from dab.approximators import matched, soft_sort
-from dab.hard import KMeans, Sort, Sort1d, TopK
+from dab.hard import Argmax, KMeans, Ranks, Sort, Sort1d, TopK, TopKMask
 
 FORMS = [
     (Sort(), (2, 3, 4)),
@@ -23,18 +23,19 @@ FORMS = [
     (KMeans(2, points="channels"), (4, 3, 3)),
     (KMeans(3, iterations=0), (4, 3, 3)),
 ]
+CHOICES = [(Ranks(), (2, 3)), (Argmax(4), (3, 4)), (TopKMask(2), (5,)), (TopKMask(3), (3,))]  # no true gradient
 
 
 def soft(hard, shape: tuple[int, ...], slope: float):
     return matched(hard, shape, cap=slope, slope=slope).double()
 
 
-@pytest.mark.parametrize(("hard", "shape"), FORMS, ids=str)
+@pytest.mark.parametrize(("hard", "shape"), FORMS + CHOICES, ids=str)
 def test_a_steep_form_is_the_hard_function_and_a_shallow_one_is_not(hard, shape: tuple[int, ...]) -> None:
     torch.manual_seed(0)
     z = torch.randn(5, *shape, dtype=torch.double)
     torch.testing.assert_close(soft(hard, shape, 1e7)(z), hard(z), rtol=0, atol=1e-4)
-    assert (soft(hard, shape, 1.0)(z) - hard(z)).abs().mean() > 0.01
+    assert (soft(hard, shape, 1.0)(z) - hard(z)).abs().mean() > 0.01 or z[0].numel() == getattr(hard, "k", 0)
 
 
 @pytest.mark.parametrize(("hard", "shape"), FORMS, ids=str)
@@ -47,7 +48,7 @@ def test_a_steep_form_has_the_true_gradient(hard, shape: tuple[int, ...]) -> Non
     torch.testing.assert_close(found, true, rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize(("hard", "shape"), FORMS, ids=str)
+@pytest.mark.parametrize(("hard", "shape"), FORMS + CHOICES, ids=str)
 def test_the_gradient_is_that_of_the_form_and_finite_where_values_are_equal(hard, shape: tuple[int, ...]) -> None:
     torch.manual_seed(0)
     net = soft(hard, shape, 2.0)
@@ -57,7 +58,7 @@ def test_the_gradient_is_that_of_the_form_and_finite_where_values_are_equal(hard
     for value in (0.0, 1e4):
         equal = torch.full((2, *shape), value, dtype=torch.double, requires_grad=True)
         net(equal).sin().sum().backward()
-        assert equal.grad.isfinite().all() and net.log_slope.grad.isfinite()
+        assert equal.grad.isfinite().all() and (net.log_slope.grad is None or net.log_slope.grad.isfinite())
 
 
 @pytest.mark.parametrize("hard", [Sort1d(), TopK(3), TopK(30)], ids=str)

@@ -14,13 +14,27 @@ from torch import Tensor, nn
 
 from dab.approximators.dense import Dense
 from dab.approximators.soft_assignment import soft_kmeans
+from dab.approximators.soft_choice import soft_argmax, soft_mask, soft_ranks
 from dab.approximators.soft_sort import soft_map, soft_topk, soft_units
-from dab.hard import Bernoulli, Binary, KMeans, Levels, Signum, Sort, Sort1d, Threshold, TopK
+from dab.hard import (
+    Argmax,
+    Bernoulli,
+    Binary,
+    KMeans,
+    Levels,
+    Ranks,
+    Signum,
+    Sort,
+    Sort1d,
+    Threshold,
+    TopK,
+    TopKMask,
+)
 from dab.hard import out_shape as shape_after
 from dab.hard.binary import mean_of
 
 OF_UNITS = (Signum, Binary, Bernoulli, Threshold, Levels)  # a unit of the output for each of the input
-OF_SAMPLES = (Sort, Sort1d, TopK, KMeans)
+OF_SAMPLES = (Sort, Sort1d, TopK, TopKMask, Ranks, Argmax, KMeans)
 KNOWN = OF_UNITS + OF_SAMPLES
 
 
@@ -105,14 +119,14 @@ def matched(
     residual: tuple[int, ...] | None = None,
     activation: str = "tanh",
 ) -> Matched:
-    """The matched approximator of Signum, Binary, Bernoulli, Threshold, Levels, Sort, Sort1d, TopK or KMeans.
+    """The matched approximator of a hard function whose form is known (KNOWN).
 
     slope       at the start; None: 1, or the cap if that is lower
-    per_unit    a slope for every unit instead of one; not for the last four, which compare units
+    per_unit    a slope for every unit instead of one; not for those that compare units (OF_SAMPLES)
     residual    hidden sizes of a dense net added to the form, zero at the start; None: no net
     activation  of the residual
     """
-    form = _form(hard)
+    form = soft_form(hard)
     if per_unit and isinstance(hard, OF_SAMPLES):
         raise ValueError(f"{type(hard).__name__} compares units, so that none has a slope of its own: per_unit=false")
     lowest = cap if cap_start is None else min(cap, cap_start)
@@ -123,7 +137,8 @@ def matched(
     return Matched(form, cap, cap_start, start, tuple(in_shape) if per_unit else (), net)
 
 
-def _form(hard: nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
+def soft_form(hard: nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
+    """(z, slope) → the hard function with soft edges."""
     match hard:
         case Signum():
             return partial(_signum, eps=hard.eps)
@@ -141,6 +156,12 @@ def _form(hard: nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
             return partial(soft_units, descending=hard.descending)
         case TopK():
             return partial(soft_topk, k=hard.k)
+        case TopKMask():
+            return partial(soft_mask, k=hard.k)
+        case Ranks():
+            return soft_ranks
+        case Argmax():
+            return soft_argmax
         case KMeans():
             return partial(soft_kmeans, hard=hard)
     known = ", ".join(kind.__name__ for kind in KNOWN)

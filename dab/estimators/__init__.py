@@ -4,12 +4,17 @@ A *layer estimator* is a module that stands where the hard function stands:
 
     y, penalty = estimator(z)           # z: [B, ...] → y: [B, ...], penalty: [B]
 
-`y` is the hard value bit for bit (NoHard excepted: it has none), in the dtype of z, and never z itself: it may be
+`y` is the hard value bit for bit (NoHard has none; others see below), in the dtype of z, and never z itself: it may be
 changed in place. `penalty` is added to the loss as `penalty.mean()` (`dab.inline(estimator)` does so by itself), and is
 zero where the estimator has none. Bridge, StraightThrough, TrueGradient, NoHard and Detached (a control: no gradient at
 all) are of this kind and exchange freely. So are Gumbel, GumbelRao and ReinMax, which draw the Bernoulli or categorical
 sample themselves (in training a Gumbel that is not straight-through returns a soft one), and VectorQuantization, which
 also learns the words of its hard function, dab.hard.Nearest.
+
+For functions that autograd cannot see into, layers that call them more often: Smoothing and SPSA (any black box, of any
+output shape), Perturbed, Interpolation, IMLE and Identity (solvers; the last three only where the shape is kept). And
+Relaxed, with the gradient of a soft form, where there is one. How often each calls the hard function, and whether its
+value in training is hard (Perturbed, IMLE and Relaxed can be told otherwise): dab.estimators.traits.
 
 An *objective estimator* needs the downstream loss itself, and may evaluate it several times:
 
@@ -41,6 +46,7 @@ from dab.estimators.perturbed import Perturbed
 from dab.estimators.rebar import Rebar
 from dab.estimators.reinmax import ReinMax
 from dab.estimators.relax import Relax
+from dab.estimators.relaxed import Relaxed
 from dab.estimators.score_function import ScoreFunction
 from dab.estimators.smoothing import Smoothing
 from dab.estimators.spsa import SPSA
@@ -65,6 +71,7 @@ __all__ = [
     "Rebar",
     "ReinMax",
     "Relax",
+    "Relaxed",
     "ScoreFunction",
     "Smoothing",
     "StraightThrough",

@@ -34,7 +34,7 @@ class Gumbel(nn.Module):
         self.temperature_start = temperature
         self.temperature_end = temperature if temperature_end is None else temperature_end
         self.register_buffer("temperature", torch.tensor(float(temperature)))
-        self.straight_through = straight_through
+        self.straight_through = self.hard_forward = straight_through
         self.categorical = categorical
         self.family = family(categorical)
 

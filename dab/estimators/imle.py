@@ -59,18 +59,20 @@ class IMLE(nn.Module):
         return Calls(1, 2 * self.samples) if self.hard_forward else Calls(self.samples, self.samples)
 
     def forward(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        if not self.training or self.hard_forward:
-            h = hard_value(self.hard, z)
-            check_shape_kept(type(self).__name__, z, h)
-            if not self.training:
-                return h, zero_penalty(z)
+        if not self.training:
+            return self.value(z), zero_penalty(z)
         around = self.perturbed(z.detach())
         if self.hard_forward:
-            return value_with_rule(h, z, self.gradient, around), zero_penalty(z)
+            return value_with_rule(self.value(z), z, self.gradient, around), zero_penalty(z)
         values = values_at(self.hard, around)
         check_shape_kept(type(self).__name__, around, values)
         y = values.mean(0).to(z.dtype)
         return value_with_rule(y, z, self.gradient, around, values), zero_penalty(z)
+
+    def value(self, z: Tensor) -> Tensor:
+        h = hard_value(self.hard, z)
+        check_shape_kept(type(self).__name__, z, h)
+        return h
 
     def perturbed(self, z: Tensor) -> Tensor:
         """z + σe, drawn in the forward pass: the backward pass draws nothing.  [B, ...] → [samples, B, ...]"""

@@ -65,7 +65,7 @@ class Perturbation(nn.Module):
         raise NotImplementedError
 
     def forward(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        if not (self.training and torch.is_grad_enabled()):
+        if not self.training or (self.hard_forward and not torch.is_grad_enabled()):
             return hard_value(self.hard, z), zero_penalty(z)
         h = hard_value(self.hard, z) if self.hard_forward or self.baseline == "centre" else None
         with full_precision(z):

@@ -6,7 +6,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from dab.approximators.matched import KNOWN
 from dab.estimators.no_hard import NoHard
+from dab.estimators.relaxed import Relaxed
 from dab.estimators.vector_quantization import VectorQuantization
 from dab.hard import Bernoulli, Categorical, Nearest, out_shape
 from dab.surrogate import shape_reason
@@ -42,6 +44,9 @@ def why_not(
         )
     if issubclass(estimator, VectorQuantization) and not issubclass(kind, Nearest):
         return f"{estimator.__name__} learns the words of a Nearest, given {kind.__name__}: use hard=nearest"
+    if issubclass(estimator, Relaxed) and not issubclass(kind, KNOWN):
+        known = ", ".join(k.__name__ for k in KNOWN)
+        return f"{estimator.__name__} knows the soft form of {known}, given {kind.__name__}: use a bridge, or smoothing"
     if inspect.isclass(hard) or not getattr(estimator, "needs_same_shape", False):
         return None
     return shape_reason(estimator.__name__, in_shape, out_shape(hard, in_shape), kind.__name__)

@@ -3,6 +3,7 @@ from torch import Tensor, nn
 
 from dab.choice import one_of
 from dab.hard.bits import or_nan
+from dab.precision import working_dtype
 
 
 class ShortestPath(nn.Module):
@@ -54,13 +55,13 @@ class ShortestPath(nn.Module):
 
     def forward(self, z: Tensor) -> Tensor:
         self.out_shape(tuple(z.shape[1:]))  # refuses another grid
-        flat = z.detach().flatten(1)  # [B, units]
+        flat = z.detach().to(working_dtype(z)).flatten(1)  # [B, units]
         padded = torch.cat([flat, flat.new_full((len(flat), 1), torch.inf)], 1)
         taken = self._walk(self._go_down(padded))  # [B, steps]
         path = torch.zeros_like(flat).scatter(1, taken, 1.0)
         if self.costs == "nodes":
             path = path + (torch.arange(self.units, device=z.device) == 0)  # where it starts
-        return or_nan(path, flat.sum(1, keepdim=True)).reshape(z.shape)
+        return or_nan(path, flat.amax(1, keepdim=True)).to(z.dtype).reshape(z.shape)
 
     def _go_down(self, cost: Tensor) -> Tensor:
         """Whether the best way on goes down, for every place: from the last diagonal back.  → [B, steps, height]"""
@@ -70,7 +71,7 @@ class ShortestPath(nn.Module):
         decisions = []
         for right, down in zip(self.right.flip(0), self.down.flip(0)):
             by_right, by_down = cost[:, right] + left[:, :-1], cost[:, down] + left[:, 1:]
-            decisions.append(by_down < by_right)
+            decisions.append((by_down < by_right) | (right == self.units))  # in the last column, whatever it costs
             left = torch.cat([torch.minimum(by_right, by_down), left[:, -1:]], 1)
         return torch.stack(decisions[::-1], 1)
 
