@@ -54,7 +54,7 @@ class CorrectedBridge(FittedBridge):
     `unexplained` is that share, whichever the weight.
     """
 
-    shares: Tensor  # running squares of d(h) - d(s) and of d(h)
+    squares: Tensor  # running ones of d(h) - d(s) and of d(h), for each output  [2, ...]
 
     def __init__(
         self,
@@ -84,7 +84,8 @@ class CorrectedBridge(FittedBridge):
     @property
     def unexplained(self) -> Tensor:
         """The share of d(h) that the approximator leaves unexplained, at most 1; before the first pairs 1.  []"""
-        left, whole = self.shares
+        # In today's deviations: those of a function that was constant at first would have been next to nothing.
+        left, whole = (self.squares / self._std("h").square()).flatten(1).mean(1)
         return torch.where(left < whole, left / whole, 1.0)
 
     def _stand_in(self, x: Tensor) -> Tensor:
@@ -125,14 +126,14 @@ class CorrectedBridge(FittedBridge):
 
     @torch.no_grad()
     def _keep(self, around: Tensor, h: Tensor, of_h: Tensor, of_s: Tensor) -> None:
-        """The pairs, for later fits, and what s explains of them, each output by its own measure."""
-        parts = torch.stack([((d / self._std("h")).square().mean()) for d in (of_h - of_s, of_h)])
-        self.shares.lerp_(pooled(parts[None]).mean(0), self._rate(self.updates // self.fits - 1))
+        """The pairs, for later fits, and what s explains of them."""
+        squares = torch.stack([d.square().mean((0, 1)) for d in (of_h - of_s, of_h)])
+        self.squares.lerp_(pooled(squares[None]).mean(0), self._rate(self.updates // self.fits - 1).to(squares.dtype))
         self._remember(pooled(around.flatten(0, 1)), pooled(h.flatten(0, 1)))
 
     def _start(self, z: Tensor, h: Tensor) -> None:
         super()._start(z, h)
-        self.register_buffer("shares", z.new_zeros(2))
+        self.register_buffer("squares", h.new_zeros(2, *h.shape[1:]))
 
     def extra_repr(self) -> str:
         weight = self.weight if isinstance(self.weight, str) else f"{self.weight:g}"

@@ -241,6 +241,14 @@ def test_the_weight_is_what_the_approximator_leaves_unexplained() -> None:
     assert linear.unexplained < 0.2 and noise.unexplained > 0.9
 
 
+def test_a_function_that_is_constant_at_first_leaves_no_trace_in_the_weight() -> None:
+    torch.manual_seed(0)
+    layer = dab.CorrectedBridge(torch.round, nn.Linear(4, 4), lr=0.1, sigma=2.0)
+    for step in range(60):
+        layer(torch.randn(64, 4) * (0.1 if step < 10 else 3))
+    assert layer.unexplained < 0.5
+
+
 def test_a_unit_that_never_moves_is_left_in_peace() -> None:
     torch.manual_seed(0)
     layer = corrected(weight=1.0)
