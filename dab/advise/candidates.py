@@ -142,6 +142,7 @@ CANDIDATES = (
         approximator="matched",
         approximator_options={"cap": 4.0},
     ),
+    Candidate("relaxation", estimators.Relaxed, _has_form, Knob("temperature", (0.25, 1.0))),
     Candidate("smoothing, antithetic", estimators.Smoothing, knob=Knob("sigma", (0.3, 1.0)), options=AROUND),
     Candidate("identity with projection", estimators.Identity, _is_solver),
     Candidate(
