@@ -132,8 +132,8 @@ def _taken(name: str, function: Callable[[Any], Any], z: Tensor) -> tuple[str, A
         what = f"an array of {other.dtype}" if hasattr(other, "dtype") else f"a {type(other).__name__}"
         raise FunctionError(f"{name} returned {what}: it must return one array or tensor of numbers")
     # An array has no method of a tensor: then what it said of the tensor is what matters.
-    error = errors["tensor" if isinstance(errors["array"], AttributeError) else "array"]
-    raise FunctionError(f"{name} raised {type(error).__name__} on a batch {list(z.shape)}: {_line(error)}") from error
+    told = errors["tensor" if isinstance(errors["array"], AttributeError) else "array"]
+    raise FunctionError(f"{name} raised {type(told).__name__} on a batch {list(z.shape)}: {_line(told)}") from told
 
 
 def _called(function: Callable[[Any], Any], z: Any) -> Any:

@@ -58,8 +58,8 @@ ALL = (
 )
 FUNCTIONS: Mapping[str, Function] = {function.name: function for function in ALL}
 
-# The recipe of the corrected bridge comes from trials on signum, rounding, argmax, top-k mask, ranks, parity, histogram,
-# trees and signs of medians; nothing of it was chosen by looking at these:
+# The recipe of the corrected bridge comes from trials on signum, rounding, argmax, top-k mask, ranks, parity, a
+# histogram, trees and signs of medians; nothing of it was chosen by looking at these:
 HELD_BACK = ("staircase", "sorted", "kmeans", "dct", "path", "actuator")
 
 
