@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
+import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -182,3 +185,12 @@ def test_workers_do_what_is_missing_and_a_second_time_nothing(tmp_path: Path, ca
         assert record["hash"] == cell.identity and set(record["provenance"]) == {"start", "end", "changed"}
     again = Workers("atlas", cells, "smoke", records, jobs=2, runs=tmp_path)
     assert not again.waiting and again.run() == 0
+
+
+def test_a_stopped_campaign_ends_at_once_and_keeps_what_is_whole(tmp_path: Path) -> None:
+    records = Records(tmp_path / "records")
+    campaign = Workers("atlas", plan.cells("smoke"), "smoke", records, jobs=1, runs=tmp_path)
+    threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    assert campaign.run() == 128 + signal.SIGTERM
+    assert campaign.waiting and all(worker.is_gone for worker in campaign._workers)
+    assert all(json.loads(path.read_text())["metrics"] for path in records.folder.glob("*.json"))

@@ -120,9 +120,9 @@ def notes(advice: Advice) -> list[str]:
     by_reason: dict[str, list[str]] = {}
     for name, reason in advice.unfit.items():
         by_reason.setdefault(reason, []).append(name)
-    lines = [f"  not tried: {', '.join(names)}: {reason}" for reason, names in by_reason.items()]
+    lines = [f"  not tried ({reason}): {'; '.join(names)}" for reason, names in by_reason.items()]
     if advice.left_out:
-        lines.append(f"  left out, too slow for the time: {', '.join(advice.left_out)} (more with --seconds)")
+        lines.append(f"  left out, too slow for the time: {'; '.join(advice.left_out)} (more with --seconds)")
     return ["\n".join(lines)] if lines else []
 
 
