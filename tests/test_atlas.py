@@ -84,6 +84,7 @@ def test_a_cell_has_its_search_its_scores_and_its_gradients(row: str) -> None:
     assert len(made["search"]) == 4 and made["chosen"]["rate"] in {one["rate"] for one in made["search"]}
     best = max(one["valid"] for one in made["search"])
     assert any(one["valid"] == best and made["chosen"].items() <= one.items() for one in made["search"])
+    assert made["call_seconds"] > 0
     assert set(made["metrics"]) >= {"test/score", "test/score_at_equal_calls", "match/random_cosine"}
     assert (made["metrics"]["test/score"] == made["metrics"]["test/score_at_equal_calls"]) == (made["calls"] == 1)
     assert recover(row, function, 0, TINY)["metrics"] == made["metrics"]
@@ -134,6 +135,7 @@ def invented(tmp_path: Path) -> Callable[[Iterable[Cell]], Records]:
             if cell.row == FREE:
                 metrics["test/accuracy"] = 0.98
             record = {"id": cell.id, "hash": cell.identity, "seed": cell.seed, "metrics": metrics, "calls": 5.0}
+            record["call_seconds"] = 1e-6
             record |= {"search": [{"rate": 0.005, "valid": value}], "chosen": {"rate": 0.005}, "seconds": 1.0}
             records.path(cell).write_text(json.dumps(record))
         return records

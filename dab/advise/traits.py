@@ -60,7 +60,7 @@ class Traits:
 
 def traits_of(hard: nn.Module, in_shape: tuple[int, ...], scale: float = 1.0) -> Traits:
     """scale    how large the inputs are (standard deviation)"""
-    seconds = _seconds(hard, scale * torch.randn(POINTS[0], *in_shape, generator=generator("traits", "z")))
+    seconds = seconds_of_a_call(hard, scale * torch.randn(POINTS[0], *in_shape, generator=generator("traits", "z")))
     points, fit_rows = (min(max(int(patience / seconds), least), most) for least, most, patience in (POINTS, FIT_ROWS))
     z = scale * torch.randn(points, *in_shape, generator=generator("traits", "z"))
     flat, straight = _moves(hard, z, scale)
@@ -123,7 +123,8 @@ def _gradient(hard: nn.Module, z: Tensor) -> str:
     return "some" if gradient is not None and bool((gradient != 0).any()) else "zero"
 
 
-def _seconds(hard: nn.Module, z: Tensor) -> float:
+def seconds_of_a_call(hard: nn.Module, z: Tensor) -> float:
+    """For one sample of the batch z."""
     best = math.inf
     for _ in range(3):
         start = time.perf_counter()

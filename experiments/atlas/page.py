@@ -30,6 +30,7 @@ def render(results: Results) -> list[Part]:
         return []
     return [
         introduction(results.scale),
+        functions(results),
         *(maps(results)),
         guide(results),
         ranks(results),
@@ -53,6 +54,26 @@ def introduction(scale: str) -> Part:
         "the calls of the function for a sample and step. Grey: does not apply, or not run yet."
     )
     return [Heading("The atlas: which gradient for which function"), Text(text)]
+
+
+def functions(results: Results) -> Part:
+    """What each of them is like."""
+    lines = []
+    for f in ALL:
+        costs = [r["call_seconds"] for row in ROWS for r in results.at(row, f.name, "recover").records.values()]
+        if costs:
+            is_so = (
+                (f.monotone, "rises"),
+                (f.bounded, "bounded"),
+                (f.alike, "every unit alike"),
+                (f.numpy, "no torch"),
+            )
+            words = [f"{f.pieces} pieces", *(word for holds, word in is_so if holds)]
+            found = "a gradient" if f.gradient else "nothing, or zero"
+            shapes = " → ".join("×".join(map(str, s)) for s in (f.in_shape, f.out_shape))
+            lines.append([f.title or f.name, shapes, ", ".join(words), found, f"{1e6 * min(costs):.2g}"])
+    head = ("function", "shape", "traits", "autograd finds", "µs a call and sample")
+    return part(Heading("The functions", level=3), Table(head, lines))
 
 
 def maps(results: Results) -> list[Part]:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from dab import estimators
 from dab.advise.candidates import BY_NAME, Candidate, Setting
 from dab.advise.recover import BATCH, Counted, Encoder, Recover, Trained
+from dab.advise.traits import seconds_of_a_call
 from dab.data.digits import CLASSES, digits, split
 from dab.keys import generator, key
 from dab.nets import mlp
@@ -49,7 +50,8 @@ def recover(row: str, function: Function, seed: int, budget: Numbers) -> Numbers
         "test/score_at_equal_calls": task.score(frugal.encoder, "test"),
         **match(hard, trained, task, budget["pairs"]),
     }
-    return {"metrics": metrics, **_search(tries, chosen, candidate), **_spent(trained)}
+    cost = {"call_seconds": seconds_of_a_call(hard, task.start(task.x["test"][:BATCH]).detach())}
+    return {"metrics": metrics, **_search(tries, chosen, candidate), **_spent(trained), **cost}
 
 
 def match(hard: nn.Module, trained: Trained, task: Recover, pairs: int) -> dict[str, float]:
