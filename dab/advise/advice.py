@@ -69,14 +69,14 @@ class Advice:
 
     def sentences(self) -> str:
         """Two: what to take, and why."""
-        taken, times = self.taken, f"{self.taken.calls:.0f} call{'s' * (round(self.taken.calls) != 1)}"
+        taken, times = self.taken, _calls(self.taken)
         if taken.score <= 0.05:
             return (
                 f"None of the {len(self.tried)} estimators learned anything in {self.steps} steps. "
                 "Give more --seconds, the size of the inputs with --scale, or fewer units before the function."
             )
         what = (
-            f"Take the {taken.candidate.name}: in {self.steps} steps it came {100 * taken.score:.0f} % of the way from "
+            f"Take {taken.candidate.name}: in {self.steps} steps it came {100 * taken.score:.0f} % of the way from "
             f"an encoder that never learned to the teacher, with {times} of the function for a sample and step."
         )
         return f"{what} {self._reason()}" + (A_GUESS if self.steps < FEW_STEPS else "")
@@ -94,10 +94,10 @@ class Advice:
             return f"The reason: {why}, and nothing else fits."
         rival = others[0]
         if rival is self.first:
-            cost = f"{rival.calls:.0f} calls and {rival.seconds:.1f} s against {taken.seconds:.1f} s"
-            than = f"the {rival.candidate.name}, with {rival.score:.2f} level, takes {cost}"
+            cost = f"{_calls(rival)} and {rival.seconds:.1f} s against {_calls(taken)} and {taken.seconds:.1f} s"
+            than = f"{rival.candidate.name}, which is level with {rival.score:.2f}, takes {cost}"
         else:
-            than = f"the next, the {rival.candidate.name}, reached {rival.score:.2f}"
+            than = f"the next best, {rival.candidate.name}, reached {rival.score:.2f}"
         return f"The reason: {why}, and {than}."
 
     def as_dict(self) -> dict[str, Any]:
@@ -120,6 +120,10 @@ class Advice:
             "take": self.taken.candidate.name,
             "advice": self.sentences(),
         }
+
+
+def _calls(one: Tried) -> str:
+    return f"{one.calls:.0f} call" + "s" * (round(one.calls) != 1)
 
 
 def advise(
