@@ -16,7 +16,7 @@ from dab.advise.candidates import BY_NAME, CANDIDATES
 from dab.advise.function import named
 from dab.advise.recover import Recover
 from dab.advise.traits import Traits, traits_of
-from dab.hard import Signum
+from dab.hard import Round, Signum
 
 MODULE = """
 import numpy as np
@@ -188,7 +188,7 @@ def test_the_scale_of_scores_and_what_learns() -> None:
 
 
 def test_a_training_that_breaks_has_the_worst_score() -> None:
-    task = Recover(Signum(), (4,), pool=64, held=64)
+    task = Recover(Round(), (4,), pool=64, held=64)
     broken = task.train(dab.StraightThrough(task.hard), 1e30, 60)
     assert task.score(broken.encoder, "test") == -1.0 and broken.steps <= 51
 
