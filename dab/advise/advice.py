@@ -23,6 +23,7 @@ MOST_STEPS, LEAST_STEPS = 1000, 60
 WARM = 4  # steps that tell how long one takes
 RESERVE = 0.85  # of the time that is planned: steps later take longer than the first
 
+EQUAL = 0.01  # a lead that nobody pays for
 FEW_STEPS = 150
 A_GUESS = " (So few steps make this a guess: give more --seconds.)"
 
@@ -37,15 +38,21 @@ class Tried:
     step_seconds: float
     calls: float = math.nan  # of the function, for every sample and step
     seconds: float = 0.0  # of one training
-    scores: list[float] = field(default_factory=list)
+    scores: dict[int, float] = field(default_factory=dict)  # by seed
 
     @property
     def score(self) -> float:
-        return fmean(self.scores)
+        return fmean(self.scores.values())
 
     @property
     def spread(self) -> float:
-        return stdev(self.scores) if len(self.scores) > 1 else math.nan
+        return stdev(self.scores.values()) if len(self.scores) > 1 else math.nan
+
+    def is_level_with(self, first: Tried) -> bool:
+        """Not behind by more than a standard error of the lead, seed against seed: both had the same teachers."""
+        leads = [first.scores[seed] - score for seed, score in self.scores.items() if seed in first.scores]
+        error = stdev(leads) / math.sqrt(len(leads)) if len(leads) > 1 else 0.0
+        return bool(leads) and fmean(leads) <= max(error, EQUAL)
 
 
 @dataclass(frozen=True)
@@ -62,9 +69,8 @@ class Advice:
 
     @property
     def taken(self) -> Tried:
-        """The cheapest, in calls and then in time, of those that are level with the first: within its spread."""
-        spread = self.first.spread if math.isfinite(self.first.spread) else 0.0
-        level = [one for one in self.tried if one.score >= self.first.score - max(spread, 0.01)]
+        """The cheapest, in calls and then in time, of those that are level with the first."""
+        level = [one for one in self.tried if one.is_level_with(self.first)]
         return min(level, key=lambda one: (round(one.calls), one.seconds))
 
     def sentences(self) -> str:
@@ -148,7 +154,7 @@ def advise(
             except TimeoutError:
                 tell("")
                 continue
-            tell(f"{one.candidate.name}: {one.scores[-1]:.2f}")
+            tell(f"{one.candidate.name}: {one.scores[seed]:.2f}")
     done = sorted((one for one in tried if one.scores), key=lambda one: -one.score)
     return Advice(traits, steps, done, unfit, [one.candidate.name for one in left_out])
 
@@ -190,5 +196,5 @@ def _plan(tried: Sequence[Tried], seconds: float) -> tuple[int, int, list[Tried]
 def _train(one: Tried, task: Recover, steps: int, deadline: float) -> None:
     start = time.monotonic()
     trained = task.train(_layer(one.candidate, task), one.candidate.settings[0].rate, steps, deadline)
-    one.scores.append(task.score(trained.encoder, "test"))
+    one.scores[task.seed] = task.score(trained.encoder, "test")
     one.calls, one.seconds = trained.calls, time.monotonic() - start
