@@ -18,7 +18,7 @@ from dab.pooled import pooled
 from dab.surrogate import hard_value
 
 FORMS = ("here", "lax", "linear")
-_FLAT = 0.05  # of the units' common deviation: how far a unit is moved at least, even one that never moves by itself
+_FLAT = 0.05  # least deviation of an input, of that of all: a unit that never moves is moved too, and by little
 
 
 class CorrectedBridge(FittedBridge):
@@ -111,8 +111,12 @@ class CorrectedBridge(FittedBridge):
 
     def _step(self) -> Tensor:
         """Standard deviation of the noise, for each unit.  [...]"""
-        std = self._std("z")
-        return self.sigma * torch.maximum(std, _FLAT * std.square().mean().sqrt())
+        return self.sigma * self._std("z")
+
+    def _std(self, name: str) -> Tensor:
+        std = super()._std(name)
+        # One over the deviation is a slope: what hardly moves would be moved by thousands.
+        return torch.maximum(std, _FLAT * std.square().mean().sqrt()) if name == "z" and self.pairs else std
 
     def _hard_at(self, around: Tensor) -> Tensor:
         """`hard` of several batches.  [N, B, ...] → [N, B, ...]"""
@@ -127,9 +131,12 @@ class CorrectedBridge(FittedBridge):
     @torch.no_grad()
     def _keep(self, around: Tensor, h: Tensor, of_h: Tensor, of_s: Tensor) -> None:
         """The pairs, for later fits, and what s explains of them."""
+        rate = self._rate(self.updates // self.fits - 1).to(h.dtype)
         squares = torch.stack([d.square().mean((0, 1)) for d in (of_h - of_s, of_h)])
-        self.squares.lerp_(pooled(squares[None]).mean(0), self._rate(self.updates // self.fits - 1).to(squares.dtype))
-        self._remember(pooled(around.flatten(0, 1)), pooled(h.flatten(0, 1)))
+        self.squares.lerp_(pooled(squares[None]).mean(0), rate)
+        around, h = pooled(around.flatten(0, 1)), pooled(h.flatten(0, 1))
+        self._track_one("h", h, rate)  # or what changes around a batch, but not within, were no number of deviations
+        self._remember(around, h)
 
     def _start(self, z: Tensor, h: Tensor) -> None:
         super()._start(z, h)

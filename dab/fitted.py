@@ -131,8 +131,11 @@ class FittedBridge(Bridge):
         """Running means; plain averages until there is enough to forget."""
         rate = self._rate(self.updates // self.fits).to(z.dtype)
         for name, t in (("z", z), ("h", h)):
-            getattr(self, f"mean_{name}").lerp_(t.mean(0), rate)
-            getattr(self, f"square_{name}").lerp_(t.square().mean(0), rate)
+            self._track_one(name, t, rate)
+
+    def _track_one(self, name: str, t: Tensor, rate: Tensor) -> None:
+        getattr(self, f"mean_{name}").lerp_(t.mean(0), rate)
+        getattr(self, f"square_{name}").lerp_(t.square().mean(0), rate)
 
     def _rate(self, steps: Tensor) -> Tensor:
         """How much of a running mean is this step's, after so many others."""
