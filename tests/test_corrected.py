@@ -133,9 +133,7 @@ def test_a_wrong_scale_is_noticed(kind, form) -> None:
     assert worst_z(of_smoothed_hard(layer, g), found, mutant=True) > Z_ALARM
 
 
-@pytest.mark.parametrize(
-    "options", [{"form": "here"}, {"form": "lax", "weight": 0.5}, {"form": "lax", "pairs": 0}]
-)
+@pytest.mark.parametrize("options", [{"form": "here"}, {"form": "lax", "weight": 0.5}, {"form": "lax", "pairs": 0}])
 def test_a_biased_form_does_not_pass_for_an_unbiased_one(options) -> None:
     layer, g, found = draws(**options)
     found = found + 1e-9 * torch.randn_like(found)  # without pairs it is the same in every draw
