@@ -28,16 +28,16 @@ class CorrectedBridge(FittedBridge):
     loss = task(y)
 
     Backward, with g the gradient that arrives, e = step · noise, step = sigma · std_z for each unit, noise normal and
-    d(f) = [f(z + e) - f(z - e)] / 2, all averaged over the pairs:
+    d(f) = [f(z + e) - f(z - e)] / 2, averaged over the pairs:
 
-        form        into z                                                     estimates the gradient of
-        here        J_s(z)'g         + weight · noise/step <d(h) - d(s), g>     nothing in particular: see below
-        lax         J_s(z ± e)'g     + weight · noise/step <d(h) - d(s), g>     weight · smoothed h + (1 - weight) ·
-        linear      J_s(z)'g         + weight · noise/step <d(h) - J_s(z)e, g>  ... smoothed s, or s itself (linear)
+        form        into z
+        here        J_s(z)'g        +  weight · <d(h) - d(s), g> noise / step
+        lax         J_s(z ± e)'g    +  weight · <d(h) - d(s), g> noise / step
+        linear      J_s(z)'g        +  weight · <d(h) - J_s(z)e, g> noise / step
 
-    Smoothed h is the mean of h(z + e). With weight 1 `lax` and `linear` are unbiased for its gradient, whatever s is;
-    `here` is then off by J_s(z) - mean of J_s(z + e), the price of a lower variance. With pairs = 0 all three
-    are the fitted bridge. y is not smoothed: it is `hard(z)` bit for bit.
+    With weight 1 `lax` and `linear` are unbiased for the gradient of smoothed h, the mean of h(z + e), whatever s is;
+    `here` is off by  J_s(z) - mean of J_s(z + e),  and yet trained better in trials. A lower weight adds its share of
+    the bias of s, in all three. With pairs = 0 they are the fitted bridge. y is `hard(z)` bit for bit, not smoothed.
 
     The pairs are kept as past pairs, for the fits of later steps: in this step's they would make s depend on the noise.
     They are one call of 2 pairs · B rows where a sample's output does not depend on the others of its batch (which is

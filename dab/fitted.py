@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dab.bridge import Bridge
+from dab.bridge import Bridge, check_shape
 from dab.pooled import pooled
 from dab.precision import full_precision, working_dtype
 from dab.stateless import call_with, parameters_by_name
@@ -168,7 +168,9 @@ class FittedBridge(Bridge):
         x, target = (z - self.mean_z) / self._std("z"), (h - self.mean_h) / self._std("h")
         with torch.enable_grad():
             net.requires_grad_()
-            loss = (net(x) - target).square().mean()
+            s = net(x)
+            check_shape(s, target, z)
+            loss = (s - target).square().mean()
             gradients = torch.autograd.grad(loss, list(net.parameters()))
             net.requires_grad_(False)
         self.misfit.copy_(loss.detach())
