@@ -236,6 +236,17 @@ def test_the_weight_is_what_the_approximator_leaves_unexplained() -> None:
     assert linear.unexplained < 0.2 and noise.unexplained > 0.9
 
 
+def test_by_default_only_a_function_that_changes_the_shape_is_corrected() -> None:
+    for outputs in (4, 3):
+        torch.manual_seed(0)
+        layer = Observed(lambda z, n=outputs: z[:, :n].sign(), Dense((4,), (outputs,), (8,)))
+        z = torch.randn(8, 4, requires_grad=True)
+        (found,) = torch.autograd.grad(layer(z)[0].sum(), z)
+        (uncorrected,) = torch.autograd.grad(layer.imitation(z).sum(), z)
+        assert torch.allclose(found, uncorrected) == (outputs == 4)
+        assert layer.seen == 5 * 8  # the pairs serve the fits in both
+
+
 def test_a_function_that_is_constant_at_first_leaves_no_trace_in_the_weight() -> None:
     torch.manual_seed(0)
     layer = dab.CorrectedBridge(torch.round, nn.Linear(4, 4), lr=0.1, sigma=2.0)
@@ -297,7 +308,7 @@ def test_evaluation_no_grad_and_a_stripped_copy() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"pairs": -1}, {"sigma": 0}, {"past": 4}, {"weight": "learned"}, {"weight": -1}, {"form": "loax"}]
+    "options", [{"pairs": -1}, {"sigma": 0}, {"past": 4}, {"weight": "learned"}, {"weight": -1}, {"form": "laxe"}]
 )
 def test_senseless_options_are_refused(options) -> None:
     with pytest.raises(ValueError, match="must be"):
