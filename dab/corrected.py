@@ -17,8 +17,9 @@ from dab.hard import acts_on_rows
 from dab.pooled import pooled
 from dab.surrogate import hard_value
 
+WEIGHTS = ("auto", "earned")
 FORMS = ("here", "lax", "linear")
-_FLAT = 0.05  # of the units' common deviation: how far a unit is moved at least, even one that never moves by itself
+_FLAT = 0.05  # least deviation of an input, of that of all: a unit that never moves is moved too, and by little
 
 
 class CorrectedBridge(FittedBridge):
@@ -28,16 +29,16 @@ class CorrectedBridge(FittedBridge):
     loss = task(y)
 
     Backward, with g the gradient that arrives, e = step · noise, step = sigma · std_z for each unit, noise normal and
-    d(f) = [f(z + e) - f(z - e)] / 2, all averaged over the pairs:
+    d(f) = [f(z + e) - f(z - e)] / 2, averaged over the pairs:
 
-        form        into z                                                     estimates the gradient of
-        here        J_s(z)'g         + weight · noise/step <d(h) - d(s), g>     nothing in particular: see below
-        lax         J_s(z ± e)'g     + weight · noise/step <d(h) - d(s), g>     weight · smoothed h + (1 - weight) ·
-        linear      J_s(z)'g         + weight · noise/step <d(h) - J_s(z)e, g>  ... smoothed s, or s itself (linear)
+        form        into z
+        here        J_s(z)'g        +  weight · <d(h) - d(s), g> noise / step
+        lax         J_s(z ± e)'g    +  weight · <d(h) - d(s), g> noise / step
+        linear      J_s(z)'g        +  weight · <d(h) - J_s(z)e, g> noise / step
 
-    Smoothed h is the mean of h(z + e). With weight 1 `lax` and `linear` are unbiased for its gradient, whatever s is;
-    `here` is then off by J_s(z) - mean of J_s(z + e), the price of a lower variance. With pairs = 0 all three
-    are the fitted bridge. y is not smoothed: it is `hard(z)` bit for bit.
+    With weight 1 `lax` and `linear` are unbiased for the gradient of smoothed h, the mean of h(z + e), whatever s is;
+    `here` is off by  J_s(z) - mean of J_s(z + e),  and yet trained better in trials. A lower weight adds its share of
+    the bias of s, in all three. With pairs = 0 they are the fitted bridge. y is `hard(z)` bit for bit, not smoothed.
 
     The pairs are kept as past pairs, for the fits of later steps: in this step's they would make s depend on the noise.
     They are one call of 2 pairs · B rows where a sample's output does not depend on the others of its batch (which is
@@ -46,8 +47,9 @@ class CorrectedBridge(FittedBridge):
     hard, approximator, in_shape, lr, fits, momentum    as for FittedBridge
     pairs       antithetic ones for each sample and step; 0: none
     sigma       of the noise, in standard deviations of each unit
-    weight      of the correction: a number, or "earned": the running share of the pairs' differences d(h) that s leaves
-                unexplained, at most 1
+    weight      of the correction: a number; "earned": the running share of the pairs' differences d(h) that s leaves
+                unexplained, at most 1; "auto": earned where h changes the shape, 0 where it keeps it (there s is seldom
+                what is missing, and the correction's noise cost more than it brought: the pairs then serve the fits)
     form        here | lax | linear
     past        how many batches of pairs are kept; a step brings 1 + 2 pairs of them
 
@@ -62,7 +64,7 @@ class CorrectedBridge(FittedBridge):
         approximator: nn.Module | None = None,
         pairs: int = 2,
         sigma: float = 0.3,
-        weight: float | str = "earned",
+        weight: float | str = "auto",
         form: str = "here",
         lr: float = 3e-3,
         fits: int = 4,
@@ -76,8 +78,10 @@ class CorrectedBridge(FittedBridge):
                 "pairs must be >= 0, sigma > 0 and past at least the 1 + 2 pairs batches of one step, given "
                 f"pairs={pairs}, sigma={sigma}, past={past}"
             )
-        if weight != "earned" and (isinstance(weight, str) or not 0 <= weight < float("inf")):
-            raise ValueError(f'weight must be "earned" or a number >= 0, given {weight!r}')
+        if isinstance(weight, str):
+            one_of("weight, where it is no number,", weight, WEIGHTS)
+        elif not 0 <= weight < float("inf"):
+            raise ValueError(f"weight must be {' or '.join(WEIGHTS)}, or a number >= 0, given {weight}")
         self.pairs, self.sigma, self.weight, self.form = pairs, sigma, weight, one_of("form", form, FORMS)
         self._at_once: bool | None = None  # whether the pairs can be one call; None: not yet tried
 
@@ -99,8 +103,7 @@ class CorrectedBridge(FittedBridge):
         s = imitation(around.flatten(0, 1)).view_as(h)  # [2K, B, ...]
         of_h, of_s = half_difference(h), half_difference(s.detach())  # [K, B, ...]
         self._keep(around.detach(), h, of_h, of_s)
-        weight = self.unexplained if isinstance(self.weight, str) else self.weight
-        slopes = weight * noise / step  # [K, B, ...]
+        slopes = self._weight(keeps_shape=x.shape == h.shape[1:]) * noise / step  # [K, B, ...]
         if self.form == "lax":
             return s.mean(0) + along(slopes, of_h - of_s, x)
         if self.form == "here":
@@ -109,10 +112,19 @@ class CorrectedBridge(FittedBridge):
         measured = along(slopes, step * noise, x)
         return imitation(x - (measured - measured.detach())) + along(slopes, of_h, x)
 
+    def _weight(self, keeps_shape: bool) -> Tensor | float:
+        if not isinstance(self.weight, str):
+            return self.weight
+        return 0.0 if keeps_shape and self.weight == "auto" else self.unexplained
+
     def _step(self) -> Tensor:
         """Standard deviation of the noise, for each unit.  [...]"""
-        std = self._std("z")
-        return self.sigma * torch.maximum(std, _FLAT * std.square().mean().sqrt())
+        return self.sigma * self._std("z")
+
+    def _std(self, name: str) -> Tensor:
+        std = super()._std(name)
+        # One over the deviation is a slope: what hardly moves would be moved by thousands.
+        return torch.maximum(std, _FLAT * std.square().mean().sqrt()) if name == "z" and self.pairs else std
 
     def _hard_at(self, around: Tensor) -> Tensor:
         """`hard` of several batches.  [N, B, ...] → [N, B, ...]"""
@@ -127,9 +139,12 @@ class CorrectedBridge(FittedBridge):
     @torch.no_grad()
     def _keep(self, around: Tensor, h: Tensor, of_h: Tensor, of_s: Tensor) -> None:
         """The pairs, for later fits, and what s explains of them."""
+        rate = self._rate(self.updates // self.fits - 1).to(h.dtype)
         squares = torch.stack([d.square().mean((0, 1)) for d in (of_h - of_s, of_h)])
-        self.squares.lerp_(pooled(squares[None]).mean(0), self._rate(self.updates // self.fits - 1).to(squares.dtype))
-        self._remember(pooled(around.flatten(0, 1)), pooled(h.flatten(0, 1)))
+        self.squares.lerp_(pooled(squares[None]).mean(0), rate)
+        around, h = pooled(around.flatten(0, 1)), pooled(h.flatten(0, 1))
+        self._track_one("h", h, rate)  # or what changes around a batch, but not within, were no number of deviations
+        self._remember(around, h)
 
     def _start(self, z: Tensor, h: Tensor) -> None:
         super()._start(z, h)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dab.bridge import Bridge
+from dab.bridge import Bridge, check_shape
 from dab.estimators.traits import Calls
 from dab.pooled import pooled
 from dab.precision import full_precision, working_dtype
@@ -132,8 +132,11 @@ class FittedBridge(Bridge):
         """Running means; plain averages until there is enough to forget."""
         rate = self._rate(self.updates // self.fits).to(z.dtype)
         for name, t in (("z", z), ("h", h)):
-            getattr(self, f"mean_{name}").lerp_(t.mean(0), rate)
-            getattr(self, f"square_{name}").lerp_(t.square().mean(0), rate)
+            self._track_one(name, t, rate)
+
+    def _track_one(self, name: str, t: Tensor, rate: Tensor) -> None:
+        getattr(self, f"mean_{name}").lerp_(t.mean(0), rate)
+        getattr(self, f"square_{name}").lerp_(t.square().mean(0), rate)
 
     def _rate(self, steps: Tensor) -> Tensor:
         """How much of a running mean is this step's, after so many others."""
@@ -166,7 +169,9 @@ class FittedBridge(Bridge):
         x, target = (z - self.mean_z) / self._std("z"), (h - self.mean_h) / self._std("h")
         with torch.enable_grad():
             net.requires_grad_()
-            loss = (net(x) - target).square().mean()
+            s = net(x)
+            check_shape(s, target, z)
+            loss = (s - target).square().mean()
             gradients = torch.autograd.grad(loss, list(net.parameters()))
             net.requires_grad_(False)
         self.misfit.copy_(loss.detach())

@@ -152,6 +152,8 @@ def test_evaluation_and_a_stripped_copy_keep_nothing() -> None:
 def test_senseless_options_are_refused(options) -> None:
     with pytest.raises(ValueError, match="must be"):
         bridge(**options)
+    with pytest.raises(ValueError, match="give the approximator the output shape"):
+        dab.FittedBridge(counts, Dense((16,), (1,)))(torch.randn(4, 16))
     with pytest.raises(ValueError, match="no parameter to train"):
         dab.FittedBridge(counts, Dense((16,), (8,)).requires_grad_(False))
 
