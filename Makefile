@@ -9,7 +9,7 @@ JOBS ?= 2
 .DEFAULT_GOAL := help
 SCALE ?= cpu
 
-.PHONY: help install train test test-all lint bench figure-bridge figure-toy-variance codec-floor clean reproduce-table-sorting reproduce-figure-ponder reproduce-table-binarized reproduce-figure-bpp reproduce-search-bpp reproduce-table-imagenet reproduce-table-cifar10 reproduce-figure-ablation reproduce-atlas status
+.PHONY: help install train test test-all lint bench figure-bridge figure-toy-variance config-reference codec-floor clean reproduce-table-sorting reproduce-figure-ponder reproduce-table-binarized reproduce-figure-bpp reproduce-search-bpp reproduce-table-imagenet reproduce-table-cifar10 reproduce-figure-ablation reproduce-atlas status
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-25s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ figure-bridge: $(READY) ## Draw the paper's toy figure: a learned bridge and its
 
 figure-toy-variance: $(READY) ## Draw the toy of REBAR and RELAX: loss and gradient variance of four estimators (about 40 seconds)
 	$(PY) scripts/figure_toy_variance.py
+
+config-reference: $(READY) ## Write docs/CONFIG.md: every option with its range, from conf/ and the classes it names
+	$(PY) scripts/config_reference.py
 
 codec-floor: $(READY) ## How small JPEG and WebP can make test images, and how good they still are [ARGS="--dataset cifar10"]
 	$(PY) scripts/codec_floor.py $(ARGS)

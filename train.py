@@ -1,7 +1,7 @@
 """The one entrypoint: compose a config, check it, hand it to the engine.
 
 python train.py                          the default job
-python train.py --help                   groups and keys
+python train.py --help                   groups, keys and their ranges, exit codes
 python train.py dry_run=true             what would run
 python train.py -m seed=0,1,2            a sweep
 torchrun --nproc-per-node 4 train.py     workers started by torchrun, on one or more machines
@@ -23,11 +23,12 @@ from omegaconf import DictConfig
 
 from dab.engine.compose import check_sweep, resolve, settle
 from dab.engine.config import ConfigError
-from dab.engine.launch import BUSY, FAILED, launch
+from dab.engine.exits import BAD_CONFIG, BUSY, FAILED, INTERRUPTED
+from dab.engine.launch import launch
+from dab.engine.reference import help_text
 from dab.engine.run import Run
 
 CONF = Path(__file__).resolve().parent / "conf"
-INTERRUPTED = 128  # exit codes from here on: 128 + the signal
 failures: list[str] = []  # of this process's part of a sweep
 
 
@@ -73,17 +74,22 @@ def sweep(overrides: list[str]) -> int:
 
 
 def main() -> None:
+    sys.argv[1:] = sorted(sys.argv[1:], key=lambda word: word not in ("-m", "--multirun"))  # wherever it stood
     args = get_args_parser().parse_args()
     try:
         if args.multirun:
             sys.exit(sweep(args.overrides))
+        if args.help:
+            print(help_text(CONF, args.overrides))
+            return
         flags = [word for word in sys.argv[1:] if word.startswith("-")]
-        if flags:  # --help, --cfg job, --info: Hydra's own
+        if flags:  # --cfg job, --info: Hydra's own
             job()
             return
         sys.exit(launch(resolve(CONF, args.overrides)))
     except ConfigError as error:
-        sys.exit(f"config error: {error}")
+        print(f"config error: {error}", file=sys.stderr)
+        sys.exit(BAD_CONFIG)
 
 
 if __name__ == "__main__":

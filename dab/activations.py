@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Annotated
 
 from torch import nn
 
 from dab.choice import one_of
+from dab.ranges import OneOf
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "tanh": nn.Tanh,
@@ -15,6 +17,8 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "leaky_relu": partial(nn.LeakyReLU, 0.3),
     "identity": nn.Identity,
 }
+
+Activation = Annotated[str, OneOf(tuple(ACTIVATIONS))]
 
 
 def activation(name: str) -> nn.Module:

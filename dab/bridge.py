@@ -9,21 +9,18 @@ at s, J = ds/dz and A = ds/dphi (phi: the parameters of the approximator), who r
     additive    J'(g + d)     A'(g + d)     h + s - stop(s): the task trains phi too
 """
 
-import math
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from dab.approximators import auto
-from dab.choice import one_of
 from dab.precision import full_precision, widen_, working_dtype
+from dab.ranges import NotNegative, OneOf, ranged
 from dab.stateless import buffers_by_name, call_with, parameters_by_name
 from dab.surrogate import hard_value, value_with_gradient, zero_penalty
-
-ROUTINGS = ("released", "equation", "additive")
 
 
 def _l2(s: Tensor, h: Tensor) -> Tensor:
@@ -79,13 +76,14 @@ class Bridge(nn.Module):
     in_shape      of a sample: instead of an approximator, the one of `dab.approximators.auto` is built
     """
 
+    @ranged
     def __init__(
         self,
         hard: Callable[[Tensor], Tensor],
         approximator: nn.Module | None = None,
-        gamma: float = 10.0,
-        routing: str = "released",
-        loss: str = "l2",
+        gamma: NotNegative = 10.0,
+        routing: Literal["released", "equation", "additive"] = "released",
+        loss: Annotated[str, OneOf(tuple(LOSSES))] = "l2",
         in_shape: tuple[int, ...] | None = None,
     ) -> None:
         super().__init__()
@@ -109,13 +107,11 @@ class Bridge(nn.Module):
                 "the approximator has lazy parameters without a shape (LazyLinear or the like), which no optimizer can "
                 "take over: call it once on a sample first, for example approximator(torch.zeros(1, *in_shape))"
             )
-        if not (math.isfinite(gamma) and gamma >= 0):
-            raise ValueError(f"gamma must be finite and >= 0, given {gamma}")
         self.hard = hard
         self.approximator: nn.Module | None = approximator
         self.gamma = float(gamma)
-        self.routing = one_of("routing", routing, ROUTINGS)
-        self.loss = one_of("loss", loss, LOSSES)
+        self.routing = routing
+        self.loss = loss
 
     def forward(self, z: Tensor) -> tuple[Tensor, Tensor]:
         h = hard_value(self.hard, z)  # [B, ...]

@@ -26,7 +26,6 @@ import argparse
 import hashlib
 import math
 import struct
-import sys
 import zlib
 from pathlib import Path
 from typing import NamedTuple
@@ -37,7 +36,7 @@ from torch import Tensor
 from dab.data.files import Bytes
 from dab.data.photos import ENDINGS
 from dab.data.picture import MODES, read_picture, write_picture
-from dab.engine.config import ConfigError
+from dab.engine.exits import input_errors
 from dab.engine.grids import draw_grid
 from dab.engine.host import use_threads
 from dab.hard import out_shape
@@ -228,14 +227,12 @@ def main() -> None:
     parser.add_argument("out", type=Path, help=f"OUT{ENDING} of an image, OUT.png of a {ENDING} file, a folder of one")
     parser.add_argument("--resize", action="store_true", help="scale images to the model's size, and cut what is over")
     arguments = parser.parse_args()
-    try:
+    with input_errors():
         plan = planned(arguments.source, arguments.out)
         if plan.back and arguments.resize:
             raise ValueError(f"--resize is for images: what comes out of a {ENDING} file has the size of the model's")
         use_threads("auto")
         print(carry_out(plan, load_compressor(arguments.run_dir), arguments.resize))
-    except (ConfigError, OSError, ValueError) as error:
-        sys.exit(str(error))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ maps standardised inputs to standardised outputs and is trained inside the layer
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,7 @@ from dab.bridge import Bridge, check_shape
 from dab.estimators.traits import Calls
 from dab.pooled import pooled
 from dab.precision import full_precision, working_dtype
+from dab.ranges import Count, CountOr0, Positive, ShareAbove0, When, ranged
 from dab.stateless import call_with, parameters_by_name
 from dab.surrogate import hard_value, value_with_gradient, zero_penalty
 
@@ -45,6 +46,7 @@ class FittedBridge(Bridge):
     `misfit` is the share of the outputs' variance that the last fit left unexplained.
     """
 
+    fits_itself = True  # no optimizer of a model has anything to do with its approximator
     mean_z: Tensor
     mean_h: Tensor
     past_z: Tensor
@@ -54,24 +56,20 @@ class FittedBridge(Bridge):
     updates: Tensor
     misfit: Tensor
 
+    @ranged
     def __init__(
         self,
         hard: Callable[[Tensor], Tensor],
         approximator: nn.Module | None = None,
-        lr: float = 3e-3,
-        fits: int = 4,
-        past: int = 8,
-        perturbed: int = 0,
-        spread: float = 0.3,
-        momentum: float = 0.01,
+        lr: Positive = 3e-3,
+        fits: Count = 4,
+        past: Count = 8,
+        perturbed: CountOr0 = 0,
+        spread: Annotated[Positive, When("perturbed")] = 0.3,
+        momentum: ShareAbove0 = 0.01,
         in_shape: tuple[int, ...] | None = None,
     ) -> None:
         super().__init__(hard, approximator, in_shape=in_shape)
-        if not (lr > 0 and fits >= 1 and past >= 1 and perturbed >= 0 and spread > 0 and 0 < momentum <= 1):
-            raise ValueError(
-                "lr and spread must be > 0, fits and past >= 1, perturbed >= 0 and momentum in (0, 1], given "
-                f"lr={lr}, spread={spread}, fits={fits}, past={past}, perturbed={perturbed}, momentum={momentum}"
-            )
         if not any(p.requires_grad for p in self._net().parameters()):
             raise ValueError("the approximator has no parameter to train: a frozen one goes into dab.Bridge")
         self._net().requires_grad_(False)  # nobody else's to train: not the model's optimizer's, not DDP's

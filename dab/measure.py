@@ -7,7 +7,6 @@ learned since then come out too; those that need what only training has (an appr
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from dab.engine.build import build_data
 from dab.engine.config import ConfigError, locate
 from dab.engine.distributed import Workers, pick_device
 from dab.engine.evaluation import final_metrics
+from dab.engine.exits import input_errors
 from dab.engine.host import use_threads
 from dab.engine.stop import Stop
 from dab.predict import load, record
@@ -72,11 +72,9 @@ def main() -> None:
     parser.add_argument("--split", help="this split alone (default: all that the run has measured)")
     parser.add_argument("--data", metavar="FOLDER", help="where data files are, if not where the run found them")
     arguments = parser.parse_args()
-    try:
+    with input_errors():
         measured = measure(arguments.run_dir, arguments.split, arguments.data)
         print(report(record(arguments.run_dir), measured, arguments.split))
-    except (ConfigError, FileNotFoundError, ValueError) as error:
-        sys.exit(str(error))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from safetensors.torch import load_file
 
 from dab.data.dataset import Dataset
 from dab.engine.build import build_task
-from dab.engine.config import ConfigError
+from dab.engine.exits import input_errors
 from dab.engine.records import read_json
 from dab.strip import strip
 from dab.tasks.task import Task
@@ -22,6 +21,8 @@ from dab.tasks.task import Task
 def record(run_dir: Path) -> dict[str, Any]:
     """What a finished run says of itself."""
     path = run_dir / "result.json"
+    if not run_dir.is_dir():
+        raise FileNotFoundError(f"{run_dir} is no directory: give the directory of a finished run")
     try:
         result = read_json(path)
     except ValueError as error:
@@ -61,11 +62,8 @@ def main() -> None:
     parser.add_argument("run_dir", type=Path, help="directory of a finished run, e.g. runs/sorting/signum_dense/<hash>")
     parser.add_argument("input", nargs="+", help="for a sorter: the numbers to sort")
     arguments = parser.parse_args()
-    try:
-        with torch.no_grad():
-            print(load(arguments.run_dir).predict(arguments.input))
-    except (ConfigError, FileNotFoundError, ValueError) as error:
-        sys.exit(str(error))
+    with input_errors(), torch.no_grad():
+        print(load(arguments.run_dir).predict(arguments.input))
 
 
 if __name__ == "__main__":

@@ -197,14 +197,14 @@ def test_why_not() -> None:
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: Smoothing(torch.sign, sigma=0.0), "sigma must be finite and > 0"),
+        (lambda: Smoothing(torch.sign, sigma=0.0), "sigma must be a number > 0"),
         (lambda: Smoothing(torch.sign, samples=3), "samples must be even and >= 2 with baseline=antithetic, given 3"),
         (lambda: Smoothing(torch.sign, samples=1, baseline="leave_one_out"), "samples must be >= 2"),
         (lambda: Smoothing(torch.sign, baseline="mean"), "antithetic, leave_one_out, centre, none"),
         (lambda: Perturbed(torch.sign, noise="cauchy"), "noise must be one of gaussian, gumbel"),
         (lambda: Perturbed(torch.sign, baseline="antithetic"), "baseline must be one of leave_one_out, none"),
-        (lambda: IMLE(torch.sign, samples=0), "samples and ones must be >= 1"),
-        (lambda: Interpolation(torch.sign, -1.0), "strength must be finite and > 0"),
+        (lambda: IMLE(torch.sign, samples=0), "samples must be a whole number"),
+        (lambda: Interpolation(torch.sign, -1.0), "strength must be a number > 0"),
         (lambda: Identity(torch.sign, "unit"), "none, mean, norm, both"),
         (lambda: Relaxed(ShortestPath()), "knows the form of"),
     ],

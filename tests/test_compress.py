@@ -17,6 +17,7 @@ from torch import nn
 
 from dab.compress import HEADER, load_compressor, main
 from dab.data.picture import read_picture
+from dab.engine.exits import BAD_CONFIG
 from dab.engine.launch import launch
 from dab.engine.run import Run
 from dab.hard import Bernoulli, Binary, Categorical, Signum, Sort1d, Threshold
@@ -93,8 +94,9 @@ def compress(monkeypatch, capsys) -> Callable[..., str]:
         try:
             main()
         except SystemExit as error:
-            assert isinstance(error.code, str) and "\n" not in error.code  # to stderr, and exit code 1
-            return error.code
+            line = capsys.readouterr().err.strip()
+            assert error.code == BAD_CONFIG and "\n" not in line
+            return line
         return capsys.readouterr().out
 
     return call

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
+import torch
 from hydra import compose, initialize_config_dir
 
 from dab.engine.compose import check_sweep, resolve
 from dab.engine.config import ConfigError, plain
-from dab.engine.launch import describe
+from dab.engine.exits import BAD_CONFIG
+from dab.engine.launch import describe, launch
 from dab.engine.run import Run, run_hash
-from dab.engine.targets import KINDS, fits, locate
+from dab.engine.targets import KINDS, locate
+from dab.ranges import fits
 
 ROOT = Path(__file__).resolve().parents[1]
 EXPERIMENTS = sorted(
@@ -27,20 +31,39 @@ EXPERIMENTS = sorted(
         ("model=dense", "did you mean dense_sorter?"),
         ("trainer.stepz=3", "did you mean steps?"),
         ("seed=abc", "seed"),
-        ("data.length=five", "data.length='five' has the wrong type; allowed: int"),
-        ("model.widths=3", "model.widths=3 has the wrong type"),
-        ("trainer.device=tpu", "choose from auto, cpu, cuda"),
-        ("logger.mode=maybe", "choose from auto, online, offline, disabled"),
+        ("data.length=five", "data.length must be a whole number in [2, 2^31), given 'five'"),
+        ("model.widths=3", "model.widths must be a list of whole numbers in [1, 2^31) (at least one), given 3"),
+        ("trainer.device=tpu", "trainer.device must be one of auto, cpu, cuda, given 'tpu'"),
+        ("logger.mode=maybe", "logger.mode must be one of auto, online, offline, disabled"),
         ("scale=huge", "allowed: cpu, paper, smoke"),
-        ("trainer.steps=0", "at least 1"),
-        ("trainer.threads=0", "auto or a number"),
-        ("optimizer.lr=fast", "optimizer.lr='fast' has the wrong type"),
-        ("optimizer.betas=[0.9]", "optimizer.betas=[0.9] has the wrong type"),
-        ("optimizer.fused=maybe", "optimizer.fused='maybe' has the wrong type"),
+        ("trainer.steps=0", "trainer.steps must be a whole number in [1, 2^31), given 0"),
+        ("trainer.steps=1e3", "trainer.steps must be a whole number in [1, 2^31), given 1000.0"),
+        ("trainer.clip_norm=-1", "trainer.clip_norm must be a number > 0, or null, given -1"),
+        ("trainer.threads=true", "trainer.threads must be auto, or a whole number in"),
+        ("schedule.floor=-1", "schedule.floor must be a number in [0, 1], given -1"),
+        ("optimizer.lr=0", "optimizer.lr must be a number > 0, given 0"),
+        ("optimizer.lr=fast", "optimizer.lr must be a number > 0, given 'fast'"),
+        ("optimizer.betas=[0.9]", "optimizer.betas must be a list of 2"),
+        ("optimizer.fused=maybe", "optimizer.fused must be true or false, or null, given 'maybe'"),
+        ("+optimizer.maximize=true", "optimizer.maximize must be false, given True"),
+        ("+estimator.hard=1", "estimator.hard is unknown"),
+        ("hard.eps=1e400", "hard.eps must be a number >= 0, given inf"),
+        ("hard=null", "hard=null: choose one of bernoulli"),
+        ("model=[dense_sorter]", "choose one of autoencoder"),
+        ("data.test_size=0", "data.test_size must be a whole number"),
+        ("name=''", "name must be a text of letters"),
+        ("name=../x", "name must be a text of letters"),
+        ("name=/tmp/x", "name must be a text of letters"),
+        ("paths.runs=''", "paths.runs must be a text of printable characters"),
+        ("budget.paper.lr=0", "budget.paper.lr must be a number > 0"),
+        ("experiment=nope", "experiment=nope does not exist; allowed: binarized/arm"),
+        ("experiment=sorting/signum", "did you mean sorting/signum"),
+        ("trainer.steps.x=1", "trainer.steps.x is unknown; nothing can be set there"),
+        ("=3", "'=3' names no key: write key=value"),
         ("hard._target_=os.system", "is not a module class of dab"),
         ("hard._target_=dab.hard.Nothing", "cannot be imported"),
         ("seed=0,1", "add -m"),
-        ("seed", "seed"),
+        ("seed", "'seed' cannot be read"),
     ],
 )
 def test_a_mistake_is_told_in_one_line(override: str, says: str) -> None:
@@ -48,6 +71,22 @@ def test_a_mistake_is_told_in_one_line(override: str, says: str) -> None:
         resolve(ROOT / "conf", [override])
     assert says in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_an_experiment_without_its_package_line_is_told_of_it(tmp_path: Path) -> None:
+    conf = tmp_path / "conf"
+    shutil.copytree(ROOT / "conf", conf)
+    (conf / "experiment/mine.yaml").write_text("seed: 1\n")
+    with pytest.raises(ConfigError, match="begin it with the line # @package _global_"):
+        resolve(conf, ["experiment=mine"])
+
+
+def test_a_machine_must_have_what_a_run_asks_for(config) -> None:
+    with pytest.raises(ConfigError, match=r"trainer.threads=1000\d*, but this machine has"):
+        launch(config("trainer.threads=10000", "dry_run=true"))
+    if not torch.cuda.is_available():
+        with pytest.raises(ConfigError, match="CUDA finds 0 devices here"):
+            launch(config("trainer.device=cuda", "dry_run=true"))
 
 
 @pytest.mark.parametrize(
@@ -64,6 +103,11 @@ def test_impossible_combinations_are_refused(overrides: list[str]) -> None:
 
 def test_every_name_in_a_sweep_is_checked_before_it_starts() -> None:
     check_sweep(ROOT / "conf", ["model=dense_sorter,lstm_sorter"])
+    check_sweep(ROOT / "conf", ["optimizer=glob(*)"])
+    with pytest.raises(ConfigError, match="matches nothing; allowed: adam"):
+        check_sweep(ROOT / "conf", ["optimizer=glob(x*)"])
+    with pytest.raises(ConfigError, match=r"glob\(...\) is for the groups"):
+        check_sweep(ROOT / "conf", ["seed=glob(*)"])
     with pytest.raises(ConfigError, match="model=dense does not exist; did you mean dense_sorter"):
         check_sweep(ROOT / "conf", ["seed=0,1", "model=dense_sorter,dense"])
 
@@ -81,6 +125,14 @@ def test_every_name_in_a_sweep_is_checked_before_it_starts() -> None:
         (["estimator=straight_through", "approximator=matched"], "approximator=matched has no effect"),
         (["estimator=no_hard", "hard.eps=0.1"], "hard.eps=0.1 has no effect: NoHard has no hard function"),
         (["estimator=no_hard", "trainer.approximator_lr_scale=5"], "has no effect: NoHard has no approximator"),
+        (["estimator=fitted", "trainer.approximator_lr=1e-3"], "FittedBridge fits its approximator itself"),
+        (["approximator.frozen=true", "trainer.approximator_lr=1e-3"], "a frozen approximator is not trained"),
+        (["trainer.control_lr_scale=10"], "has no effect: Bridge has no control variate"),
+        (["trainer.clip_apart=false"], "has no effect: it needs a clip_norm"),
+        (["data.close_low=1e-3"], "has no effect: it needs a close_share"),
+        (["experiment=representation/fashion_mnist", "task.sigma=1"], "it needs likelihood=gaussian"),
+        (["experiment=representation/fashion_mnist", "model.decoder_hidden=[9]"], "needs decoder=upsampling or dense"),
+        (["experiment=classification/cifar10", "model.norm=group", "model.norm_momentum=0.2"], "it needs norm=batch"),
     ],
 )
 def test_what_would_have_no_effect_is_refused(overrides: list[str], says: str) -> None:
@@ -162,7 +214,7 @@ def test_a_sweep_goes_on_after_any_failure_and_tells_at_the_end(train, tmp_path:
     assert done.returncode == 1
     told = done.stderr[done.stderr.index("5 of the sweep's jobs failed:") :].splitlines()[1:]
     assert sum("ReinMax draws its" in line for line in told) == 2
-    assert sum("sorting needs length >= 2" in line for line in told) == 2
+    assert sum("data.length must be a whole number" in line for line in told) == 2
     assert sum("another process is training it" in line for line in told) == 1
     assert "Traceback" not in done.stderr
     finished = list((tmp_path / "runs").rglob("result.json"))
@@ -171,8 +223,10 @@ def test_a_sweep_goes_on_after_any_failure_and_tells_at_the_end(train, tmp_path:
 
 def test_the_command_line_prints_no_traceback(train) -> None:
     done = train("estimator.routing=sideways")
-    assert done.returncode != 0
-    assert done.stderr.strip().splitlines()[-1].startswith("config error: estimator: routing")
+    assert done.returncode == BAD_CONFIG
+    assert done.stderr.strip() == (
+        "config error: estimator.routing must be one of released, equation, additive, given 'sideways'"
+    )
     assert "Traceback" not in done.stderr
 
 

@@ -167,10 +167,10 @@ def test_a_loss_that_is_not_finite_stops_the_run(config, capsys) -> None:
 
 
 def test_parts_that_do_not_fit_are_a_config_error(config, capsys) -> None:
-    assert launch(config("model.widths=[]")) == BAD_CONFIG
-    assert "config error: model: widths" in capsys.readouterr().err
-    assert launch(config("model.activation=tahn")) == BAD_CONFIG
-    assert "config error: model: " in capsys.readouterr().err
+    assert launch(config("hard=topk", "hard.k=1000")) == BAD_CONFIG
+    assert "config error: approximator: k = 1000 is more than" in capsys.readouterr().err
+    assert launch(config("data.low=1")) == BAD_CONFIG
+    assert "config error: data: sorting needs low < high" in capsys.readouterr().err
 
 
 def test_result_record_is_complete(config) -> None:

@@ -108,7 +108,7 @@ def test_signum_edges() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.double])
-@pytest.mark.parametrize("eps", [0.0, 1e-40, 1e-6, 0.1, 0.5, 7.0, math.inf])
+@pytest.mark.parametrize("eps", [0.0, 1e-40, 1e-6, 0.1, 0.5, 7.0])
 def test_signum_equals_two_comparisons(dtype: torch.dtype, eps: float) -> None:
     edge, tiny = torch.tensor(eps).to(dtype), torch.tensor(torch.finfo(dtype).tiny, dtype=dtype)
     above = torch.nextafter(edge.float(), torch.tensor(math.inf)).to(dtype)
@@ -358,7 +358,7 @@ def test_kmeans_is_not_rounded_by_autocast() -> None:
         (lambda: TopKMask(9)(torch.randn(1, 2, 4)), r"9 .*\[2, 4\]"),
         (lambda: Argmax(4)(torch.randn(1, 3)), r"4 classes .*\[3\]"),
         (lambda: Staircase((1.0,)), "at least 2 heights"),
-        (lambda: TopK(0), "at least 1"),
+        (lambda: TopK(0), "k must be a whole number in"),
         (lambda: Sort()(torch.randn(2, 3)), "Sort1d"),
         (lambda: Binary("median"), "sample, batch, zero"),
         (lambda: Bernoulli("mean"), "sample, threshold"),

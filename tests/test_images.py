@@ -151,8 +151,10 @@ def test_digits_are_the_same_ones_with_and_without_labels() -> None:
         ({"images": {"train": PIXELS["train"][:, 0]}}, r"train is uint8 \[40, 6, 5\]"),
         ({"labels": {**LABELS, "valid": LABELS["valid"][:-1]}}, r"valid has 9 images and \[8\] labels"),
         ({"classes": 3}, "from 0 to 2"),
-        ({"crop": -1}, "crop must be >= 0"),
-        ({"mixup": -0.1}, r"cutout \(pixels\) and mixup must be >= 0, given 0 and -0.1"),
+        ({"crop": -1}, "crop must be a whole number in"),
+        ({"crop": 5}, "less than the 5 pixels of an image's shorter side"),
+        ({"cutout": 12}, "less than 12 pixels"),
+        ({"mixup": -0.1}, "mixup must be a number >= 0, given -0.1"),
     ],
 )
 def test_what_does_not_fit_is_refused(wrong: dict, says: str) -> None:

@@ -22,6 +22,7 @@ LAYERS = [
     {"dab.tasks"},
     {"dab.models", "dab.data", "dab.metrics"},
     {"dab.estimators", "dab.bridge", "dab.strip", "dab.hard", "dab.approximators", "dab.activations", "dab.choice"}
+    | {"dab.ranges"}
     | {"dab.precision", "dab.surrogate", "dab.keys", "dab.nets", "dab.stateless", "dab.inline", "dab.fitted"}
     | {"dab.corrected", "dab.pooled"},
 ]

@@ -7,16 +7,18 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 from dab import NoHard
 from dab.data.sorting import Sorting
+from dab.engine.exits import BAD_CONFIG
 from dab.engine.launch import launch
 from dab.engine.run import Run
 from dab.hard import Signum
 from dab.metrics.sorting import all_or_none, per_element, right_places
 from dab.models.dense_sorter import DenseSorter
 from dab.predict import main
-from dab.tasks.sorting import place_loss
+from dab.tasks.sorting import SortingTask, place_loss
 
 COMMON = {"batch_size": 8, "eval_batch_size": 5, "valid_size": 7, "test_size": 3}
 
@@ -95,7 +97,8 @@ def test_predict_from_the_command_line(config, no_curves, monkeypatch, capsys) -
         try:
             main()
         except SystemExit as error:
-            return str(error)
+            assert error.code == BAD_CONFIG
+            return capsys.readouterr().err
         return capsys.readouterr().out
 
     folder = Run(made).dir
@@ -103,7 +106,21 @@ def test_predict_from_the_command_line(config, no_curves, monkeypatch, capsys) -
     assert "(order" in predict(folder, *hint[1].split())
     assert "this network sorts 3 numbers, got 2" in predict(folder, "0.9", "0.1")
     assert "give numbers" in predict(folder, "a", "b", "c")
+    assert "give finite numbers" in predict(folder, "nan", "0.1", "0.5")
     assert "finished run" in predict(folder.parent, "1")
+    assert "is no directory: give the directory of a finished run" in predict(folder / "result.json", "1")
+
+
+def test_an_element_chosen_twice_is_not_right() -> None:
+    """Not even where it equals the one that was left out."""
+
+    class Same(nn.Module):
+        length = 2
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return torch.tensor([[[1.0, 1.0], [0.0, 0.0]]]), torch.zeros(1)
+
+    assert "(order 0 0; wrong)" in SortingTask(Same()).predict(["0.5", "0.5"])
 
 
 def test_close_pairs_are_close_and_the_rest_is_uniform() -> None:

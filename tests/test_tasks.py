@@ -16,6 +16,7 @@ from dab.data.digits import DigitImages
 from dab.engine import evaluation
 from dab.engine.build import Job
 from dab.engine.distributed import Workers
+from dab.engine.exits import BAD_CONFIG
 from dab.engine.grids import draw_grid
 from dab.engine.launch import launch
 from dab.engine.loggers import NoLogger
@@ -173,8 +174,10 @@ def test_measure_from_the_command_line(config, tmp_path, monkeypatch, capsys) ->
     printed = capsys.readouterr().out
     assert "test/all_or_none" in printed and "valid/" not in printed
     monkeypatch.setattr(sys, "argv", ["dab.measure", str(tmp_path)])
-    with pytest.raises(SystemExit, match=r"holds no result\.json: give the directory of a finished run"):
+    with pytest.raises(SystemExit) as error:
         main()
+    assert error.value.code == BAD_CONFIG
+    assert "holds no result.json: give the directory of a finished run" in capsys.readouterr().err
 
 
 def test_what_keeps_a_run_from_being_measured_is_told_in_one_line(config, tmp_path, monkeypatch) -> None:

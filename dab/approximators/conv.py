@@ -3,8 +3,10 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
+from dab.activations import Activation
 from dab.activations import activation as activation_named
 from dab.hard import out_shape as shape_after
+from dab.ranges import Count, ranged
 
 
 class Conv(nn.Module):
@@ -12,7 +14,7 @@ class Conv(nn.Module):
 
     def __init__(self, channels: tuple[int, ...], kernel: int = 3, activation: str = "relu") -> None:
         super().__init__()
-        if kernel < 1 or kernel % 2 == 0:
+        if kernel % 2 == 0:
             raise ValueError(f"kernel must be odd, so that height and width are kept, given {kernel}")
         layers: list[nn.Module] = []
         for before, after in pairwise(channels):
@@ -23,12 +25,13 @@ class Conv(nn.Module):
         return self.net(z)
 
 
+@ranged
 def conv(
     hard: Callable[[Tensor], Tensor],
     in_shape: tuple[int, ...],
-    channels: tuple[int, ...] = (64, 64),
-    kernel: int = 3,
-    activation: str = "relu",
+    channels: tuple[Count, ...] = (64, 64),
+    kernel: Count = 3,
+    activation: Activation = "relu",
 ) -> Conv:
     """For hard functions on feature maps that keep height and width.
 

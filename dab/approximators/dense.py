@@ -3,8 +3,10 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
+from dab.activations import Activation
 from dab.hard import out_shape as shape_after
 from dab.nets import mlp
+from dab.ranges import Count, ranged
 
 
 class Dense(nn.Module):
@@ -36,11 +38,12 @@ class Dense(nn.Module):
         return self.net(z.reshape(z.shape[0], self.in_units)).reshape(z.shape[0], *self.out_shape)
 
 
+@ranged
 def dense(
     hard: Callable[[Tensor], Tensor],
     in_shape: tuple[int, ...],
-    hidden: tuple[int, ...] = (128, 128),
-    activation: str = "tanh",
+    hidden: tuple[Count, ...] = (128, 128),
+    activation: Activation = "tanh",
     frozen: bool = False,
 ) -> Dense:
     """The paper's approximator, for any hard function: 256 → 128 → 128 → 256 for a code of 256 units.

@@ -2,8 +2,10 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
+from dab.activations import Activation
 from dab.hard import out_shape as shape_after
 from dab.nets import mlp
+from dab.ranges import Count, ranged
 
 
 class Elementwise(nn.Module):
@@ -17,11 +19,12 @@ class Elementwise(nn.Module):
         return self.net(z.unsqueeze(-1)).squeeze(-1)
 
 
+@ranged
 def elementwise(
     hard: Callable[[Tensor], Tensor],
     in_shape: tuple[int, ...],
-    hidden: tuple[int, ...] = (16,),
-    activation: str = "tanh",
+    hidden: tuple[Count, ...] = (16,),
+    activation: Activation = "tanh",
 ) -> Elementwise:
     """For hard functions that treat every unit alike and alone."""
     after = shape_after(hard, in_shape)

@@ -3,8 +3,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from dab.activations import Activation
 from dab.hard import Sort, TopK
 from dab.nets import mlp
+from dab.ranges import Count, ranged
 
 
 class Lines(nn.Module):
@@ -24,11 +26,12 @@ class Lines(nn.Module):
         return torch.cat([self.row(z), columns.mT if self.upright else columns], self.join)
 
 
+@ranged
 def lines(
     hard: Callable[[Tensor], Tensor],
     in_shape: tuple[int, ...],
-    hidden: tuple[int, ...] = (32,),
-    activation: str = "relu",
+    hidden: tuple[Count, ...] = (32,),
+    activation: Activation = "relu",
 ) -> Lines:
     """For Sort and TopK of maps: they treat every row alike and alone, and every column.
 

@@ -7,11 +7,12 @@ Where a temperature is usual, as for soft sorting, the slope is one over it: a c
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
 
+from dab.activations import Activation
 from dab.approximators.dense import Dense
 from dab.approximators.soft_assignment import soft_kmeans
 from dab.approximators.soft_choice import soft_argmax, soft_mask, soft_ranks
@@ -32,6 +33,7 @@ from dab.hard import (
 )
 from dab.hard import out_shape as shape_after
 from dab.hard.binary import mean_of
+from dab.ranges import Count, Positive, When, ranged
 
 OF_UNITS = (Signum, Binary, Bernoulli, Threshold, Levels)  # a unit of the output for each of the input
 OF_SAMPLES = (Sort, Sort1d, TopK, TopKMask, Ranks, Argmax, KMeans)
@@ -72,12 +74,13 @@ class Matched(nn.Module):
 
     cap: Tensor
 
+    @ranged
     def __init__(
         self,
         form: Callable[[Tensor, Tensor], Tensor],
-        cap: float,
-        cap_start: float | None,
-        slope: float,
+        cap: Positive,
+        cap_start: Positive | None,
+        slope: Positive,
         unit_shape: tuple[int, ...] = (),
         residual: nn.Module | None = None,
     ) -> None:
@@ -85,8 +88,6 @@ class Matched(nn.Module):
         self.form = form
         self.cap_end = cap
         self.cap_start = cap if cap_start is None else cap_start
-        if not (min(self.cap_end, self.cap_start, slope) > 0 and math.isfinite(max(cap, self.cap_start, slope))):
-            raise ValueError(f"cap, cap_start and slope must be finite and > 0, given {cap}, {cap_start} and {slope}")
         self.log_slope = nn.Parameter(torch.full(unit_shape, math.log(slope)))  # the logarithm keeps it positive
         self.register_buffer("cap", torch.tensor(float(self.cap_start)))
         self.residual = residual
@@ -109,15 +110,16 @@ class Matched(nn.Module):
         return f"cap={self.cap_start:g}" + (f"..{self.cap_end:g}" if self.cap_end != self.cap_start else "")
 
 
+@ranged
 def matched(
     hard: nn.Module,
     in_shape: tuple[int, ...],
-    cap: float = 4.0,
-    cap_start: float | None = None,
-    slope: float | None = None,
+    cap: Positive = 4.0,
+    cap_start: Positive | None = None,
+    slope: Positive | None = None,
     per_unit: bool = False,
-    residual: tuple[int, ...] | None = None,
-    activation: str = "tanh",
+    residual: tuple[Count, ...] | None = None,
+    activation: Annotated[Activation, When("residual")] = "tanh",
 ) -> Matched:
     """The matched approximator of a hard function whose form is known (KNOWN).
 

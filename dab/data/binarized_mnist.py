@@ -8,7 +8,7 @@ from typing import Unpack
 import numpy as np
 
 from dab.data.binarized import Binarized
-from dab.data.files import Bytes, check, have
+from dab.data.files import Bytes, DataError, check, have, reading
 from dab.data.resident import ResidentOptions
 
 SPLITS = ("train", "valid", "test")
@@ -46,7 +46,7 @@ def static(folder: Path) -> dict[str, Bytes]:
     """Larochelle's bits as 0 and 255, [N, 28, 28]."""
     packed = folder / "binarized_mnist.npz"
     if packed.exists():
-        with np.load(packed) as file:
+        with reading(packed), np.load(packed) as file:
             bits = {name: np.unpackbits(file[name], axis=1) for name in SPLITS}
     else:
         paths = [folder / AMAT.format(name) for name in SPLITS]
@@ -59,17 +59,18 @@ def static(folder: Path) -> dict[str, Bytes]:
 
 def read_amat(path: Path) -> Bytes:
     """[N, 784] of 0 and 1."""
-    text = np.fromfile(path, np.uint8)
+    with reading(path):
+        text = np.fromfile(path, np.uint8)
     is_bit = (text == ord("0")) | (text == ord("1"))
     if not np.isin(text[~is_bit][:1000], [ord(c) for c in " \t\r\n"]).all() or is_bit.sum() % 784:
-        raise ValueError(f"{path} is not lines of 784 times 0 or 1: remove it and get it again")
+        raise DataError(f"{path} is not lines of 784 times 0 or 1: remove it and get it again")
     return (text[is_bit] - ord("0")).reshape(-1, 784)
 
 
 def grey(folder: Path) -> dict[str, Bytes]:
     path = folder / "mnist.npz"
     have([path], [GREY_URL])
-    with np.load(path) as file:
+    with reading(path), np.load(path) as file:
         arrays = {name: file[name] for name in GREY_SHA256}
     for name, expected in GREY_SHA256.items():
         check(f"{name} in {path}", arrays[name], expected)

@@ -11,11 +11,11 @@ from typing import Literal, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from dab.choice import one_of
 from dab.data.binarized import Binarized
-from dab.data.files import Bytes, check, have
+from dab.data.files import Bytes, DataError, check, have, reading
 from dab.data.images import permuted
 from dab.data.resident import ResidentOptions
+from dab.ranges import ranged
 
 ZIP_URL = "https://raw.githubusercontent.com/brendenlake/omniglot/master/python/"
 ZIPS = {"x_background": "images_background.zip", "x_evaluation": "images_evaluation.zip"}
@@ -42,6 +42,7 @@ class BinarizedOmniglot(Binarized):
     Files are looked for in `folder`, and fetched if missing.
     """
 
+    @ranged
     def __init__(
         self,
         folder: str | Path,
@@ -49,7 +50,7 @@ class BinarizedOmniglot(Binarized):
         dynamic: bool = False,
         **resident: Unpack[ResidentOptions],
     ):
-        self.variant = one_of("variant", variant, VALID)
+        self.variant = variant
         images = area(Path(folder)) if variant == "area" else burda(Path(folder), dynamic)
         super().__init__(images, dynamic, **resident)
 
@@ -59,11 +60,12 @@ def burda(folder: Path, dynamic: bool) -> dict[str, Bytes]:
 
     path = folder / CHARDATA
     have([path], [CHARDATA_URL])
-    file = loadmat(path)
-    probability = {name: upright(file[name]) for name in BURDA_SIZES}
+    with reading(path):
+        file = loadmat(path)
+        probability = {name: upright(file[name]) for name in BURDA_SIZES}
     for name, size in BURDA_SIZES.items():
         if len(probability[name]) != size:
-            raise ValueError(
+            raise DataError(
                 f"{path} holds {len(probability[name])} images in {name!r}, expected {size}: it is not Burda's file"
             )
     if dynamic:
@@ -82,7 +84,7 @@ def upright(columns: NDArray[np.floating]) -> NDArray[np.float32]:
 
 
 def area(folder: Path) -> dict[str, Bytes]:
-    sets = {name: in_byte_order(images) for name, images in area_sets(folder).items()}
+    sets = area_sets(folder)
     for name, images in sets.items():
         check(f"Omniglot's {name.removeprefix('x_')} set, downsampled, in {folder}", images, AREA_SHA256[name])
     background, held_out = permuted(sets["x_background"], "omniglot"), VALID["area"]
@@ -90,13 +92,19 @@ def area(folder: Path) -> dict[str, Bytes]:
 
 
 def area_sets(folder: Path) -> dict[str, Bytes]:
+    """Both, their images in the order of their bytes."""
     ready = folder / AREA
     if ready.exists():
-        with np.load(ready) as file:
-            return {name: file[name] for name in ZIPS}
+        with reading(ready), np.load(ready) as file:
+            return {name: in_byte_order(file[name]) for name in ZIPS}
     paths = [folder / name for name in ZIPS.values()]
     have(paths, [ZIP_URL + name for name in ZIPS.values()], instead=f"{AREA} or ")
-    return {name: downsampled(np.stack(list(drawings(path)))) for name, path in zip(ZIPS, paths)}
+    return {name: read_zip(path) for name, path in zip(ZIPS, paths)}
+
+
+def read_zip(path: Path) -> Bytes:
+    with reading(path):
+        return in_byte_order(downsampled(np.stack(list(drawings(path)))))
 
 
 def in_byte_order(images: Bytes) -> Bytes:

@@ -15,6 +15,7 @@ import torch
 from dab.data.files import Bytes, check, have, reading
 from dab.data.images import LabelledImages, with_valid
 from dab.data.resident import ResidentOptions
+from dab.ranges import CountOr0, NotNegative, ranged
 
 NPZ = "cifar10.npz"
 TAR = "cifar-10-python.tar.gz"
@@ -42,13 +43,14 @@ class CIFAR10(LabelledImages):
     pickles in `cifar-10-batches-py`, or `cifar-10-python.tar.gz`, which holds these and is fetched if all are missing.
     """
 
+    @ranged
     def __init__(
         self,
         folder: str | Path,
-        crop: int = 0,
+        crop: CountOr0 = 0,
         flip: bool = False,
-        cutout: int = 0,
-        mixup: float = 0.0,
+        cutout: CountOr0 = 0,
+        mixup: NotNegative = 0.0,
         **resident: Unpack[ResidentOptions],
     ):
         known = arrays(Path(folder))

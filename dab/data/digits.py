@@ -10,6 +10,7 @@ from dab.data.binarized import Binarized
 from dab.data.files import Bytes
 from dab.data.images import Array, LabelledImages, Labels, permuted
 from dab.data.resident import ResidentOptions
+from dab.ranges import CountOr0, NotNegative, ranged
 
 SIZES = {"train": 1297, "valid": 250, "test": 250}
 CLASSES = 10
@@ -25,12 +26,13 @@ class Digits(Binarized):
 class DigitImages(LabelledImages):
     """The same images in the same split, grey and with labels."""
 
+    @ranged
     def __init__(
         self,
-        crop: int = 0,
+        crop: CountOr0 = 0,
         flip: bool = False,
-        cutout: int = 0,
-        mixup: float = 0.0,
+        cutout: CountOr0 = 0,
+        mixup: NotNegative = 0.0,
         **resident: Unpack[ResidentOptions],
     ):
         grey, labels = digits()

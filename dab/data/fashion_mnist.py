@@ -11,6 +11,7 @@ import numpy as np
 from dab.data.files import Bytes, check, have, reading
 from dab.data.images import LabelledImages, with_valid
 from dab.data.resident import ResidentOptions
+from dab.ranges import CountOr0, NotNegative, ranged
 
 DEBIAN = Path("/usr/share/datasets/fashion-mnist")
 URL = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
@@ -34,13 +35,14 @@ class FashionMNIST(LabelledImages):
     `folder` itself and where Debian's package dataset-fashion-mnist puts them. Otherwise they are fetched.
     """
 
+    @ranged
     def __init__(
         self,
         folder: str | Path,
-        crop: int = 0,
+        crop: CountOr0 = 0,
         flip: bool = False,
-        cutout: int = 0,
-        mixup: float = 0.0,
+        cutout: CountOr0 = 0,
+        mixup: NotNegative = 0.0,
         **resident: Unpack[ResidentOptions],
     ):
         x, labels, x_test, labels_test = arrays(Path(folder))

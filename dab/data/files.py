@@ -17,14 +17,20 @@ Bytes = NDArray[np.uint8]
 TIMEOUT = 30  # seconds without an answer
 
 
+class DataError(ValueError):
+    """A data file that is not what it should be; whenever that is found out."""
+
+
 def digest(array: Bytes) -> str:
     """The sha256 of an array's values, whatever file they came in."""
     return hashlib.sha256(np.ascontiguousarray(array).reshape(-1).data).hexdigest()
 
 
 def check(what: str, array: Bytes, expected: str) -> None:
+    if array.dtype != np.uint8:
+        raise DataError(f"{what} holds {array.dtype} instead of bytes: remove it and get the right one")
     if (found := digest(array)) != expected:
-        raise ValueError(
+        raise DataError(
             f"{what} does not hold the known data (sha256 of its values {found[:16]}..., expected {expected[:16]}...): "
             "it is damaged or something else; remove it and get it again"
         )
@@ -36,7 +42,8 @@ def reading(path: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        raise ValueError(f"{path} cannot be read ({error}): it is damaged; remove it and get it again") from error
+        reason = "it is a folder" if path.is_dir() else " ".join(str(error).split()) or type(error).__name__
+        raise DataError(f"{path} cannot be read ({reason[:300]}): it is damaged; remove it and get it again") from error
 
 
 def fetch(url: str, path: Path) -> str | None:

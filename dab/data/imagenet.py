@@ -18,6 +18,7 @@ from dab.data.reader import Reader, Samples
 from dab.data.resident import ResidentOptions
 from dab.data.streamed import Streamed
 from dab.data.unreadable import Unreadable
+from dab.ranges import Count, CountOr0, ShareWithin, Text, ranged
 
 MEAN_OF = 256  # training images that `mean` is measured on
 
@@ -39,23 +40,19 @@ class ImageNet(Augmented, Streamed):
     prefetch        batches that are decoded ahead
     """
 
+    @ranged
     def __init__(
         self,
         folder: str | Path,
-        size: int = 512,
+        size: Count = 512,
         flip: bool = False,
-        valid_share: float = 0.01,
-        cache: str | None = None,
+        valid_share: ShareWithin = 0.01,
+        cache: Text | None = None,
         bad: Literal["skip", "error"] = "skip",
-        decoders: int = 4,
-        prefetch: int = 2,
+        decoders: Count = 4,
+        prefetch: CountOr0 = 2,
         **options: Unpack[ResidentOptions],
     ):
-        if size < 1 or decoders < 1 or not 0 < valid_share < 1:
-            raise ValueError(
-                "size and decoders must be at least 1 and valid_share between 0 and 1, given "
-                f"{size}, {decoders} and {valid_share}"
-            )
         root = root_of(Path(folder))
         train, test = (photos_in(root / name) for name in ("train", "val"))
         classes = list(train)

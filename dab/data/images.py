@@ -17,6 +17,7 @@ from dab.data.mixing import beta, cut_out, mixed
 from dab.data.resident import Resident, ResidentOptions
 from dab.data.shared import Shared
 from dab.keys import generator
+from dab.ranges import CountOr0, NotNegative, ranged
 
 Array = TypeVar("Array", bound=NDArray[Any])
 Labels = NDArray[np.integer[Any]]
@@ -59,19 +60,21 @@ class Images(Augmented, Resident):
     flip        half of the training images are mirrored, left to right
     """
 
+    @ranged
     def __init__(
         self,
         images: dict[str, Bytes],
         labels: Mapping[str, Labels] | None = None,
-        crop: int = 0,
+        crop: CountOr0 = 0,
         flip: bool = False,
         **resident: Unpack[ResidentOptions],
     ):
-        if crop < 0:
-            raise ValueError(f"crop must be >= 0 pixels, given {crop}")
         for name, pixels in images.items():
             if pixels.dtype != np.uint8 or pixels.ndim != 4:
                 raise ValueError(f"images must be uint8 [N, C, H, W], {name} is {pixels.dtype} {list(pixels.shape)}")
+        shortest = min(images["train"].shape[2:])
+        if crop >= shortest:
+            raise ValueError(f"crop must be less than the {shortest} pixels of an image's shorter side, given {crop}")
         splits: dict[str, Tensors] = {name: (_tensor(pixels),) for name, pixels in images.items()}
         self.mean = _mean(splits["train"][0]) / 255  # [C, H, W]
         if labels is not None:
@@ -89,19 +92,18 @@ class LabelledImages(Images):
                 then labels of training batches are probabilities [B, classes]
     """
 
+    @ranged
     def __init__(
         self,
         images: dict[str, Bytes],
         labels: Mapping[str, Labels],
         classes: int,
-        crop: int = 0,
+        crop: CountOr0 = 0,
         flip: bool = False,
-        cutout: int = 0,
-        mixup: float = 0.0,
+        cutout: CountOr0 = 0,
+        mixup: NotNegative = 0.0,
         **resident: Unpack[ResidentOptions],
     ):
-        if cutout < 0 or mixup < 0:
-            raise ValueError(f"cutout (pixels) and mixup must be >= 0, given {cutout} and {mixup}")
         for name, pixels in images.items():
             of_split = labels[name]
             if of_split.shape != (len(pixels),) or of_split.min() < 0 or of_split.max() >= classes:
@@ -110,6 +112,8 @@ class LabelledImages(Images):
                     f"{of_split.max()}: there must be one for each image, from 0 to {classes - 1}"
                 )
         super().__init__(images, labels, crop, flip, **resident)
+        if cutout >= (blank := 2 * max(images["train"].shape[2:])):
+            raise ValueError(f"cutout must be less than {blank} pixels, or nothing of an image is left, given {cutout}")
         self.classes, self.cutout, self.mixup = classes, cutout, mixup
 
     def batch(self, step: int) -> Tensors:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dab.data.imagenet import ImageNet
 from dab.data.resident import ResidentOptions
+from dab.ranges import Count, ShareWithin, ranged
 
 CLASSES = ("discs", "rings", "squares", "stripes")
 COUNTS = {"train": 12, "val": 4}  # of every class
@@ -20,8 +21,9 @@ NAME = "made_photos"
 class MadePhotos(ImageNet):
     """Four classes of coloured shapes as JPEG files of many sizes, written to `folder`/made_photos when missing."""
 
+    @ranged
     def __init__(
-        self, folder: str | Path, size: int = 176, valid_share: float = 0.2, **options: Unpack[ResidentOptions]
+        self, folder: str | Path, size: Count = 176, valid_share: ShareWithin = 0.2, **options: Unpack[ResidentOptions]
     ):
         super().__init__(made(Path(folder) / NAME), size, valid_share=valid_share, **options)
 

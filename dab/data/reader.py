@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dab.data.dataset import Tensors
-from dab.data.files import Bytes
+from dab.data.files import Bytes, DataError
 from dab.data.images import Labels
 from dab.data.unreadable import Unreadable
 
@@ -82,4 +82,4 @@ class Reader:
                 raise
             except Exception as error:  # a parser raises whatever it likes on a damaged file
                 self.unreadable.note(names[place], error)
-        raise ValueError(f"no file can be read: tried {tries} in a row, the last one is {names[place]}")
+        raise DataError(f"no file can be read: tried {tries} in a row, the last one is {names[place]}")

@@ -46,14 +46,14 @@ class Order:
     """
 
     def __init__(self, count: int, batch_size: int, seed: int, device: torch.device | str = "cpu"):
+        if count < batch_size:
+            raise ValueError(f"the training set has {count} samples, fewer than one batch of {batch_size}")
         self.count, self.batch_size, self.seed, self.device = count, batch_size, seed, device
         self._epoch, self._order = -1, torch.empty(0)
 
     def __call__(self, step: int) -> Tensor:
         """Step 0 is the first."""
         per_epoch = self.count // self.batch_size
-        if per_epoch == 0:
-            raise ValueError(f"the training set has {self.count} samples, fewer than one batch of {self.batch_size}")
         epoch, position = divmod(step, per_epoch)
         if epoch != self._epoch:
             order = torch.randperm(self.count, generator=generator("order", self.seed, epoch))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Annotated, Unpack
 
 import torch
 from torch import Tensor
@@ -10,6 +10,9 @@ from torch import Tensor
 from dab.data.dataset import Tensors
 from dab.data.resident import Resident, ResidentOptions
 from dab.keys import generator
+from dab.ranges import Count, Finite, Positive, Several, Share, When, ranged
+
+Gap = Annotated[Positive, When("close_share")]
 
 
 class Sorting(Resident):
@@ -24,26 +27,26 @@ class Sorting(Resident):
     `close_start` to `close_low` over the first 70 % of the training.
     """
 
+    @ranged
     def __init__(
         self,
-        length: int,
-        low: float = 0.0,
-        high: float = 1.0,
-        train_size: int | None = None,
-        valid_size: int = 20_000,
-        test_size: int = 100_000,
-        close_share: float = 0.0,
-        close_start: float = 1e-2,
-        close_low: float = 1e-4,
-        close_high: float = 0.1,
+        length: Several,
+        low: Finite = 0.0,
+        high: Finite = 1.0,
+        train_size: Count | None = None,
+        valid_size: Count = 20_000,
+        test_size: Count = 100_000,
+        close_share: Share = 0.0,
+        close_start: Gap = 1e-2,
+        close_low: Gap = 1e-4,
+        close_high: Gap = 0.1,
         **resident: Unpack[ResidentOptions],
     ):
-        if length < 2 or not low < high:
-            raise ValueError(f"sorting needs length >= 2 and low < high, got length={length}, low={low}, high={high}")
-        if not (0 <= close_share <= 1 and 0 < close_low <= close_start <= close_high):
+        if not low < high:
+            raise ValueError(f"sorting needs low < high, got low={low}, high={high}")
+        if not close_low <= close_start <= close_high:
             raise ValueError(
-                "close pairs need 0 <= close_share <= 1 and 0 < close_low <= close_start <= close_high, got "
-                f"{close_share}, {close_low}, {close_start} and {close_high}"
+                f"close pairs need close_low <= close_start <= close_high, got {close_low}, {close_start}, {close_high}"
             )
         if close_share and train_size is not None:
             raise ValueError("close_share makes fresh samples: it cannot be combined with a fixed train_size")

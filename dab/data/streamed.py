@@ -23,8 +23,6 @@ class Streamed(Shared):
     def __init__(
         self, splits: dict[str, Samples], reader: Reader, prefetch: int = 2, **options: Unpack[ResidentOptions]
     ):
-        if prefetch < 0:
-            raise ValueError(f"prefetch must be >= 0 batches, given {prefetch}")
         super().__init__(**options)
         self.splits, self.reader, self.prefetch = splits, reader, prefetch
         self._order = Order(len(splits["train"].names), self.batch_size, self.seed)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from dab.choice import one_of
+from dab.data.files import DataError
 
 
 class Unreadable:
@@ -24,7 +25,7 @@ class Unreadable:
     def note(self, name: str, error: Exception) -> None:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         if self.policy == "error":
-            raise ValueError(f"{name} cannot be read ({reason}): repair or remove it, or set data.bad=skip") from error
+            raise DataError(f"{name} cannot be read ({reason}): repair or remove it, or set data.bad=skip") from error
         with self._lock:
             if name in self._found:
                 return

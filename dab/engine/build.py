@@ -46,8 +46,8 @@ def make(config: dict[str, Any], name: str, **runtime: Any) -> Any:
 def _call(name: str, function: Callable[..., Any], options: dict[str, Any], **runtime: Any) -> Any:
     try:
         return function(**options, **runtime)
-    except (TypeError, ValueError, FileNotFoundError) as error:
-        raise ConfigError(f"{name}: {error}") from error
+    except (ArithmeticError, MemoryError, OSError, RuntimeError, TypeError, ValueError) as error:
+        raise ConfigError(f"{name}: {' '.join(str(error).split()) or type(error).__name__}") from error
 
 
 def build(config: dict[str, Any], workers: Workers, data: Any = None) -> Job:

@@ -12,15 +12,17 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import Glob, Override
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from dab.engine.config import ConfigError, allowed, first_line, omegaconf_line, plain
+from dab.engine.config import ConfigError, TrainerSchema, allowed, first_line, omegaconf_line, plain
 from dab.engine.run import ELSEWHERE, OPTIONS_ELSEWHERE
-from dab.engine.targets import locate, takes
+from dab.engine.targets import COMPONENTS, locate, options_of, settable, takes
+from dab.estimators.rebar import Rebar
 from dab.estimators.why_not import has_hard
+from dab.ranges import When, hints_of
 
 NAME_LENGTH = 100  # a run's directory must fit into a file system; the hash tells long ones apart
 
@@ -51,33 +53,66 @@ def check_sweep(config_dir: Path, overrides: Sequence[str], config_name: str = "
     What a job refuses later, an impossible combination say, is that job's failure alone. Hydra itself would report a
     misspelt name over several lines, and without those that are allowed.
     """
-    parsed = parse(overrides)
-    values = [list(o.sweep_string_iterator()) if o.is_sweep_override() else [] for o in parsed]
-    base = [f"{o.get_key_element()}={v[0]}" if v else str(o.input_line) for o, v in zip(parsed, values)]
-    swept = ((i, f"{o.get_key_element()}={v}") for i, (o, vs) in enumerate(zip(parsed, values)) for v in vs[1:])
-    variants: Iterator[list[str]] = chain([base], ([*base[:i], line, *base[i + 1 :]] for i, line in swept))
     with initialize_config_dir(str(config_dir.resolve()), version_base="1.3"):
+        parsed = parse(overrides)
+        values = [_swept(o) if o.is_sweep_override() else [] for o in parsed]
+        base = [f"{o.get_key_element()}={v[0]}" if v else str(o.input_line) for o, v in zip(parsed, values)]
+        swept = ((i, f"{o.get_key_element()}={v}") for i, (o, vs) in enumerate(zip(parsed, values)) for v in vs[1:])
+        variants: Iterator[list[str]] = chain([base], ([*base[:i], line, *base[i + 1 :]] for i, line in swept))
         for variant in variants:
             _compose(config_name, variant)
 
 
+def _swept(override: Override) -> list[str]:
+    if isinstance(override.value(), Glob) and override.key_or_group not in _groups():
+        raise ConfigError(f"{override.input_line}: glob(...) is for the groups {', '.join(_groups())}")
+    if values := list(override.sweep_string_iterator()):
+        return values
+    raise ConfigError(f"{override.input_line} matches nothing; allowed: {', '.join(choices(override.key_or_group))}")
+
+
 def parse(overrides: Sequence[str]) -> list[Override]:
+    loader = GlobalHydra.instance().config_loader() if GlobalHydra.instance().is_initialized() else None
     try:
-        return OverridesParser.create().parse_overrides(list(overrides))
+        parsed = OverridesParser.create(loader).parse_overrides(list(overrides))
     except OverrideParseException as error:
-        raise ConfigError(first_line(error)) from error
+        raise ConfigError(f"{error.override!r} cannot be read ({first_line(error)}): write key=value") from error
+    except ValueError as error:  # a number of thousands of digits
+        raise ConfigError(f"the command line cannot be read: {first_line(error)}") from error
+    for override in parsed:
+        if not override.key_or_group:
+            raise ConfigError(f"{override.input_line!r} names no key: write key=value")
+    return parsed
 
 
 def without_effect(config: dict[str, Any], override: Override) -> str | None:
     """Why something that was asked for would change nothing, or None."""
     key, _, option = override.key_or_group.partition(".")
     estimator = locate("estimator", config["estimator"])
-    fitted = key == "approximator" or (key == "trainer" and option.startswith("approximator_"))
-    if fitted and not takes("estimator", config["estimator"], "approximator"):
+    of_approximator = key == "trainer" and option.startswith("approximator_")
+    if (key == "approximator" or of_approximator) and not takes("estimator", config["estimator"], "approximator"):
         return f"{estimator.__name__} has no approximator; leave it out, or choose estimator=bridge"
+    if of_approximator and config["approximator"].get("frozen", False):
+        return "a frozen approximator is not trained; leave it out, or set approximator.frozen=false"
+    if of_approximator and getattr(estimator, "fits_itself", False):
+        return f"{estimator.__name__} fits its approximator itself: see estimator.lr"
+    if (key, option) == ("trainer", "control_lr_scale") and not issubclass(estimator, Rebar):
+        return f"{estimator.__name__} has no control variate; rebar and relax have"
     if key == "hard" and not has_hard(estimator):
         return f"{estimator.__name__} has no hard function; leave it out, or choose another estimator"
-    return None
+    return _idle(config, key, option)
+
+
+def _idle(config: dict[str, Any], part: str, option: str) -> str | None:
+    """What an option's own declaration says: it needs another one."""
+    if part in COMPONENTS:
+        hints, options = settable(part, config[part]), options_of(part, config[part])
+    elif part == "trainer":
+        hints, options = hints_of(TrainerSchema), config[part]
+    else:
+        return None
+    needed = [note for note in getattr(hints.get(option), "__metadata__", ()) if isinstance(note, When)]
+    return next((f"it needs {note}" for note in needed if not note.holds(options)), None)
 
 
 def label(config: dict[str, Any], overrides: Sequence[Override], config_name: str = "config") -> str:
@@ -124,16 +159,21 @@ def _select(config: dict[str, Any], key: str) -> Any:
 
 
 def _compose(config_name: str, overrides: Sequence[str], hydra: bool = False) -> DictConfig:
+    groups = _groups()
+    for override in parse(overrides):
+        if override.key_or_group in groups and not override.is_delete() and not isinstance(override.value(), str):
+            raise ConfigError(f"{override.input_line}: choose one of {', '.join(choices(override.key_or_group))}")
     try:
         return compose(config_name, list(overrides), return_hydra_config=hydra)
-    except (HydraException, OmegaConfBaseException) as error:
+    except (HydraException, OmegaConfBaseException, ValueError) as error:
         raise ConfigError(_compose_line(error)) from error
 
 
 def _compose_line(error: Exception) -> str:
-    if isinstance(error, MissingConfigException) and error.options is not None and error.missing_cfg_file:
-        group, _, choice = str(error.missing_cfg_file).rpartition("/")
-        return f"{group}={choice} does not exist; {allowed(choice, error.options)}"
+    if isinstance(error, MissingConfigException) and error.missing_cfg_file:
+        group, _, choice = str(error.missing_cfg_file).partition("/")
+        if group in _groups():
+            return f"{group}={choice} does not exist; {allowed(choice, choices(group))}"
     cause = error.__cause__
     if isinstance(cause, OmegaConfBaseException):
         return omegaconf_line(cause, _groups())
@@ -142,6 +182,20 @@ def _compose_line(error: Exception) -> str:
         name = line.split("'")[1]
         return f"{name} is neither a config group nor a key; {allowed(name, _groups())}"
     return line
+
+
+def all_choices(config_dir: Path) -> dict[str, list[str]]:
+    with initialize_config_dir(str(config_dir.resolve()), version_base="1.3"):
+        return {group: choices(group) for group in _groups()}
+
+
+def choices(group: str) -> list[str]:
+    """All files of a group, also those in its folders."""
+    loader = GlobalHydra.instance().config_loader()
+    found = [name for name in loader.get_group_options(group) if not name.startswith("_")]
+    for folder in loader.list_groups(group):
+        found += [f"{folder}/{name}" for name in choices(f"{group}/{folder}")]
+    return found
 
 
 def _groups() -> list[str]:

@@ -3,64 +3,93 @@
 from __future__ import annotations
 
 import difflib
+import re
 import typing
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, is_dataclass
+from typing import Annotated, Any, Literal
 
 from omegaconf import MISSING, DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
 from dab.engine.targets import COMPONENTS, ConfigError, check_component, locate
 from dab.estimators.why_not import why_not
+from dab.ranges import (
+    Constraint,
+    Count,
+    Key,
+    NotNegative,
+    OneOf,
+    Positive,
+    Range,
+    Text,
+    When,
+    fits,
+    hints_of,
+    refusal,
+)
 
 __all__ = ["COMPONENTS", "ConfigError", "Schema", "TrainerSchema", "plain"]
 
 
+class FolderName(Constraint):
+    """Of a run, below paths.runs: nothing that leads out of it, and nothing that a shell would have to be told of."""
+
+    def allows(self, value: Any) -> bool:
+        parts = value.split("/")
+        return all(re.fullmatch(r"[\w.+=,-]{1,100}", part) and not part.startswith(".") for part in parts)
+
+    def __str__(self) -> str:
+        return "of letters, digits and _.+=,- with / between folders, none of which starts with a dot"
+
+
 @dataclass
 class TrainerSchema:
-    steps: int = MISSING
-    batch_size: int = MISSING
-    eval_batch_size: int = 4096
-    eval_every: int = MISSING
-    log_every: int = MISSING
-    save_every: int = MISSING
-    clip_norm: float | None = None
-    clip_value: float | None = None
-    clip_apart: bool = False
-    control_lr_scale: float = 1.0
-    approximator_lr_scale: float = 1.0
-    approximator_weight_decay: float | None = None
-    approximator_lr: float | None = None
+    steps: Count = MISSING
+    batch_size: Count = MISSING
+    eval_batch_size: Count = 4096
+    eval_every: Count = MISSING
+    log_every: Count = MISSING
+    save_every: Count = MISSING
+    clip_norm: Positive | None = None
+    clip_value: Positive | None = None
+    clip_apart: Annotated[bool, When("clip_norm")] = False
+    control_lr_scale: Positive = 1.0
+    approximator_lr_scale: Positive = 1.0
+    approximator_weight_decay: NotNegative | None = None
+    approximator_lr: Positive | None = None
     decay_norms: bool = True
     amp: bool = False
     compile: bool = False
-    device: str = "auto"
-    devices: int = 1
-    threads: Any = "auto"
+    device: Annotated[str, OneOf(("auto", "cpu", "cuda"))] = "auto"
+    devices: Annotated[int, Range(at_least=1, at_most=256)] = 1
+    threads: Annotated[Any, Literal["auto"] | Count] = "auto"
 
 
 @dataclass
 class LoggerSchema:
-    mode: str = "auto"
-    project: str = "dab"
-    entity: str | None = None
+    mode: Annotated[str, OneOf(("auto", "online", "offline", "disabled"))] = "auto"
+    project: Text = "dab"
+    entity: Text | None = None
 
 
 @dataclass
 class PathsSchema:
-    runs: str = "runs"
-    data: str = "data"
+    runs: Text = "runs"
+    data: Text = "data"
 
 
 @dataclass
 class Schema:
-    """Types of everything that is not a component; components are checked against their class's signature."""
+    """Ranges of everything that is not a component; components are checked against their class's signature.
 
-    name: str = MISSING
+    Defaults are those of conf/; here stands what a run had before an option was there.
+    """
+
+    name: Annotated[str, FolderName()] = MISSING
     label: str = ""
-    seed: int = 0
-    scale: str = MISSING
+    seed: Key = 0
+    scale: Text = MISSING
     dry_run: bool = False
     force: bool = False
     budget: dict[str, Any] = field(default_factory=dict)
@@ -80,26 +109,49 @@ class Schema:
 def plain(cfg: DictConfig) -> dict[str, Any]:
     """The resolved config as plain Python, checked; raises ConfigError."""
     try:
-        typed = OmegaConf.merge(OmegaConf.structured(Schema), cfg)
+        _check_options(OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True), Schema)
+        typed = OmegaConf.merge(OmegaConf.structured(Schema), cfg)  # fills in defaults; 1 for a float becomes 1.0
         config = OmegaConf.to_container(typed, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
         raise ConfigError(omegaconf_line(error)) from error
     assert isinstance(config, dict)
     resolved = typing.cast(dict[str, Any], config)
+    _check_budget(resolved["budget"])
     for name in COMPONENTS:
         check_component(name, resolved[name])
     if reason := why_not(*(locate(name, resolved[name]) for name in ("estimator", "hard"))):
         raise ConfigError(f"estimator and hard do not go together: {reason}")
     _check_trainer(resolved["trainer"])
-    if resolved["logger"]["mode"] not in (modes := ("auto", "online", "offline", "disabled")):
-        raise ConfigError(f"logger.mode is {resolved['logger']['mode']!r}; choose from {', '.join(modes)}")
     return resolved
 
 
+def _check_options(given: Any, schema: type, where: str = "") -> None:
+    """Every key is known and every value in its range."""
+    if not isinstance(given, dict):
+        raise ConfigError(f"{where.rstrip('.')} must be a group of options, given {given!r}")
+    hints = hints_of(schema)
+    for key, value in given.items():
+        if key in ("experiment", "recipe"):
+            raise ConfigError(f"the file of {key}= lacks its package: begin it with the line # @package _global_")
+        if key not in hints:
+            raise ConfigError(f"{where}{key} is unknown; {allowed(str(key), list(hints))}")
+        if is_dataclass(hints[key]):
+            _check_options(value, hints[key], f"{where}{key}.")
+        elif not fits(value, hints[key]):
+            raise ConfigError(refusal(f"{where}{key}", value, hints[key]))
+
+
+def _check_budget(budget: dict[str, Any]) -> None:
+    """Of every scale, also of those that are not chosen. Other keys are checked where they are used."""
+    for scale, column in budget.items():
+        if not isinstance(column, dict):
+            raise ConfigError(f"budget.{scale} must be a group of options, given {column!r}")
+        for key, hint in {"steps": Count, "batch_size": Count, "lr": Positive}.items():
+            if key in column and not fits(column[key], hint):
+                raise ConfigError(refusal(f"budget.{scale}.{key}", column[key], hint))
+
+
 def _check_trainer(trainer: dict[str, Any]) -> None:
-    for name in ("steps", "batch_size", "eval_batch_size", "eval_every", "log_every", "save_every", "devices"):
-        if trainer[name] < 1:
-            raise ConfigError(f"trainer.{name} must be at least 1, got {trainer[name]}")
     if trainer["batch_size"] % trainer["devices"]:
         raise ConfigError(
             f"trainer.batch_size={trainer['batch_size']} is the global batch and cannot be split over "
@@ -112,17 +164,13 @@ def _check_trainer(trainer: dict[str, Any]) -> None:
             "trainer.approximator_lr gives approximators an optimizer of their own, and trainer.approximator_lr_scale "
             "a share of the model's learning rate: leave one of them at its default"
         )
-    if trainer["device"] not in ("auto", "cpu", "cuda"):
-        raise ConfigError(f"trainer.device is {trainer['device']!r}; choose from auto, cpu, cuda")
-    threads = trainer["threads"]
-    if threads != "auto" and not (isinstance(threads, int) and threads >= 1):
-        raise ConfigError(f"trainer.threads is {threads!r}; give auto or a number of at least 1")
 
 
 def omegaconf_line(error: OmegaConfBaseException, groups: Sequence[str] = ()) -> str:
     """groups: names that are allowed at the top beside the keys"""
     key, parent = error.full_key, error.parent_node
-    if isinstance(parent, DictConfig) and error.key is not None and error.key not in parent:
+    unknown = isinstance(error, ConfigKeyError | ConfigAttributeError)
+    if unknown and isinstance(parent, DictConfig) and error.key is not None and error.key not in parent:
         beside = () if "." in str(key) else groups
         return f"{key} is unknown; {allowed(str(error.key), sorted({*map(str, parent), *beside}))}"
     where = f"{key}: " if key else ""
@@ -130,6 +178,8 @@ def omegaconf_line(error: OmegaConfBaseException, groups: Sequence[str] = ()) ->
 
 
 def allowed(given: str, options: Sequence[str]) -> str:
+    if not options:
+        return "nothing can be set there"
     close = difflib.get_close_matches(given, options, n=1, cutoff=0.5)
     hint = f"did you mean {close[0]}? " if close else ""
     return f"{hint}allowed: {', '.join(sorted(set(options)))}"

@@ -17,6 +17,8 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch import Tensor, nn
 
+from dab.engine.targets import ConfigError
+
 
 @dataclass(frozen=True)
 class Workers:
@@ -88,6 +90,8 @@ class Workers:
 def pick_device(wanted: str, local_rank: int = 0) -> torch.device:
     if wanted == "cpu" or (wanted == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise ConfigError("trainer.device=cuda, but CUDA finds no device here: use trainer.device=cpu")
     return torch.device("cuda", local_rank)
 
 

@@ -3,13 +3,33 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
+from typing import Any
 
 import torch
+
+from dab.engine.targets import ConfigError
 
 # glibc's mallopt names, from malloc.h
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
 _MEGABYTE = 2**20
+
+
+def check_host(trainer: dict[str, Any]) -> None:
+    """Whether this machine has what a run asks for."""
+    threads, cores = trainer["threads"], os.cpu_count() or 1
+    if threads != "auto" and threads > cores:
+        raise ConfigError(
+            f"trainer.threads={threads}, but this machine has {cores} cores: give at most so many, or auto"
+        )
+    present = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    wanted = 0 if trainer["device"] == "cpu" or (trainer["device"] == "auto" and not present) else trainer["devices"]
+    if wanted > present:
+        raise ConfigError(
+            f"trainer.devices={wanted} with trainer.device={trainer['device']}, but CUDA finds {present} devices here: "
+            "use trainer.device=cpu"
+        )
 
 
 def use_threads(threads: int | str) -> None:

@@ -9,12 +9,14 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from dab.engine.build import build, build_data, build_task
+from dab.data.files import DataError
+from dab.engine.build import build, build_data, build_optimizer, build_task, make
 from dab.engine.checkpoint import Unusable
 from dab.engine.config import ConfigError
 from dab.engine.distributed import Workers, join_torchrun, leave_workers, pick_device, spawn, under_torchrun
+from dab.engine.exits import BAD_CONFIG, BUSY, FAILED, INTERRUPTED
 from dab.engine.finish import closing, count, finish
-from dab.engine.host import keep_freed_memory, use_threads
+from dab.engine.host import check_host, keep_freed_memory, use_threads
 from dab.engine.loggers import open_logger
 from dab.engine.loop import Loop, NonFinite
 from dab.engine.progress import open_progress
@@ -23,11 +25,10 @@ from dab.engine.run import Run, RunBusy
 from dab.engine.stop import Interrupted, Stop
 from dab.strip import strip
 
-FAILED, BAD_CONFIG, BUSY = 1, 2, 3
-
 
 def launch(config: dict[str, Any]) -> int:
     """Run the job a config describes; returns the process's exit code."""
+    check_host(config["trainer"])
     run = Run(config)
     if config["dry_run"]:
         print(describe(run))
@@ -59,7 +60,7 @@ def work(workers: Workers, config: dict[str, Any]) -> int:
         except RunBusy as error:
             _say(str(error))
             return BUSY
-        except ConfigError as error:
+        except (ConfigError, DataError) as error:
             _fail(run, workers, f"config error: {error}")
             return BAD_CONFIG
         except (NonFinite, Unusable) as error:
@@ -69,7 +70,7 @@ def work(workers: Workers, config: dict[str, Any]) -> int:
             if workers.first:
                 run.set_status("interrupted")
                 _say(f"Interrupted and saved in {run.dir}; the same command goes on.")
-            return 128 + (stop.signal or 15)
+            return INTERRUPTED + (stop.signal or 15)
         except Exception as error:
             _fail(run, workers, f"run failed: {type(error).__name__}: {error}")
             traceback.print_exc()
@@ -110,7 +111,7 @@ def train(run: Run, workers: Workers, stop: Stop) -> None:
         summary = finish(loop, logger)
         exit_code = 0
     except Interrupted:
-        exit_code = 128 + (stop.signal or 15)
+        exit_code = INTERRUPTED + (stop.signal or 15)
         raise
     finally:
         progress.close()
@@ -124,6 +125,7 @@ def describe(run: Run) -> str:
     workers = Workers()
     data = build_data(run.config, workers)
     task = build_task(run.config, data.input_shape)
+    build_optimizer(run.config, task), make(run.config, "schedule")  # what they refuse is to be heard here too
     trainer = run.config["trainer"]
     return (
         f"{OmegaConf.to_yaml(OmegaConf.create(run.config))}\n{task}\n\n"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from dab.ranges import Share, ShareAbove0, ShareBelow1, ranged
+
 
 class Schedule:
     """`schedule(done)` is the factor on the learning rate after the share `done` in [0, 1) of the steps.
@@ -11,9 +13,8 @@ class Schedule:
     `warmup` is the share of the steps spent rising linearly from (almost) zero.
     """
 
-    def __init__(self, warmup: float = 0.0):
-        if not 0 <= warmup < 1:
-            raise ValueError(f"schedule.warmup is a share of the steps in [0, 1), got {warmup}")
+    @ranged
+    def __init__(self, warmup: ShareBelow1 = 0.0):
         self.warmup = warmup
 
     def after_warmup(self, done: float) -> float:
@@ -33,7 +34,8 @@ class Constant(Schedule):
 class Cosine(Schedule):
     """Half a cosine from 1 down to `floor`."""
 
-    def __init__(self, warmup: float = 0.0, floor: float = 0.0):
+    @ranged
+    def __init__(self, warmup: ShareBelow1 = 0.0, floor: Share = 0.0):
         super().__init__(warmup)
         self.floor = floor
 
@@ -44,10 +46,9 @@ class Cosine(Schedule):
 class Linear(Schedule):
     """A constant rate that falls linearly to zero over the last share `decay` of the steps."""
 
-    def __init__(self, warmup: float = 0.0, decay: float = 1.0):
+    @ranged
+    def __init__(self, warmup: ShareBelow1 = 0.0, decay: ShareAbove0 = 1.0):
         super().__init__(warmup)
-        if not 0 < decay <= 1:
-            raise ValueError(f"schedule.decay is a share of the steps in (0, 1], got {decay}")
         self.decay = decay
 
     def after_warmup(self, done: float) -> float:

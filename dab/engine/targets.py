@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import types
-import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal
 
 from torch import nn
 from torch.optim import Optimizer
 
 from dab.engine.schedules import Schedule
+from dab.ranges import NotNegative, Positive, ShareBelow1, fits, hints_of, refusal
 from dab.tasks.task import Task
 
 
@@ -61,6 +60,27 @@ KINDS = {
 }
 COMPONENTS = tuple(KINDS)
 
+AT_RUN_TIME = {
+    "data": ("folder",),
+    "approximator": ("hard", "in_shape"),
+    "estimator": ("hard", "approximator", "in_shape", "categorical"),
+    "model": ("estimator", "input_shape", "code_shape", "hard"),
+    "task": ("model",),
+    "optimizer": ("params",),
+}
+
+# Classes of torch.optim, whose signatures say types alone.
+OPTIMIZER = {
+    "lr": Positive,
+    "betas": tuple[ShareBelow1, ShareBelow1],
+    "eps": Positive,
+    "weight_decay": NotNegative,
+    "momentum": ShareBelow1,
+    "dampening": ShareBelow1,
+    "alpha": ShareBelow1,
+    "maximize": Literal[False],  # all tasks have losses
+}
+
 
 def locate(component: str, node: Any) -> Any:
     """The class or builder that the `_target_` of a component names."""
@@ -99,54 +119,27 @@ def options_of(component: str, node: dict[str, Any]) -> dict[str, Any]:
     return defaults | {name: value for name, value in node.items() if name != "_target_"}
 
 
-def check_component(component: str, node: Any) -> None:
-    """Every option of a `_target_` node exists in its signature and has a fitting type."""
+def settable(component: str, node: dict[str, Any]) -> dict[str, Any]:
+    """What a configuration may set of a component, by name: the annotation, which says the range.
+
+    Not what exists only at run time, which the engine gives.
+    """
     target = locate(component, node)
-    parameters = inspect.signature(target).parameters
-    hints = _hints(target)
+    hints, given = hints_of(target), AT_RUN_TIME.get(component, ())
+    ranges = OPTIMIZER if component == "optimizer" else {}
+    parameters = inspect.signature(target).parameters.values()
+    named = [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    return {name: ranges.get(name, hints.get(name, Any)) for name in named if name not in given}
+
+
+def check_component(component: str, node: Any) -> None:
+    """Every option of a `_target_` node exists in its signature and is in its range."""
+    options = settable(component, node)
     for option, value in node.items():
         if option == "_target_":
             continue
-        if option not in parameters:
-            raise ConfigError(f"{component}.{option} is unknown; {node['_target_']} takes {', '.join(parameters)}")
-        if option in hints and not fits(value, hints[option]):
-            allowed = _hint_name(hints[option])
-            raise ConfigError(f"{component}.{option}={value!r} has the wrong type; allowed: {allowed}")
-
-
-def _hints(target: Any) -> dict[str, Any]:
-    try:
-        return typing.get_type_hints(target.__init__ if inspect.isclass(target) else target)
-    except (NameError, TypeError):
-        return {}  # annotations of foreign classes that do not resolve are simply not checked
-
-
-def fits(value: Any, hint: Any) -> bool:
-    """Whether a plain YAML value can serve where `hint` is asked for."""
-    origin = get_origin(hint)
-    if origin is Literal:
-        return value in get_args(hint)
-    if origin in (typing.Union, types.UnionType):
-        return any(fits(value, option) for option in get_args(hint))
-    if origin in (tuple, list, Sequence):
-        return isinstance(value, list) and _items_fit(value, get_args(hint), fixed=origin is tuple)
-    if hint is None or hint is type(None):
-        return value is None
-    if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    if hint is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    # A tensor, a module: nothing that YAML can say. Hints that are no classes (Any, a type variable) accept anything.
-    return isinstance(value, hint) if inspect.isclass(hint) else origin is None
-
-
-def _items_fit(values: list[Any], hints: tuple[Any, ...], fixed: bool) -> bool:
-    if not fixed or Ellipsis in hints:
-        return all(fits(value, hints[0]) for value in values)
-    return len(values) == len(hints) and all(map(fits, values, hints))
-
-
-def _hint_name(hint: Any) -> str:
-    if get_origin(hint) is Literal:
-        return " | ".join(map(str, get_args(hint)))
-    return hint.__name__ if inspect.isclass(hint) else str(hint).replace("typing.", "")
+        if option not in options:
+            known = ", ".join(options) or "no options"
+            raise ConfigError(f"{component}.{option} is unknown; {node['_target_']} takes {known}")
+        if not fits(value, options[option]):
+            raise ConfigError(refusal(f"{component}.{option}", value, options[option]))

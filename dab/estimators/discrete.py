@@ -120,11 +120,5 @@ def check_logits(logits: Tensor, categorical: bool) -> None:
         )
 
 
-def check_positive(**values: float | None) -> None:
-    for name, value in values.items():
-        if value is not None and not (0 < value < float("inf")):
-            raise ValueError(f"{name} must be finite and > 0, given {value}")
-
-
 def _exponential(like: Tensor) -> Tensor:
     return -uniform(like).log()

@@ -1,8 +1,9 @@
 import torch
 from torch import Tensor, nn
 
-from dab.estimators.discrete import check_logits, check_positive, family
+from dab.estimators.discrete import check_logits, family
 from dab.precision import working_dtype
+from dab.ranges import Positive, ranged
 from dab.surrogate import value_with_gradient, zero_penalty
 
 
@@ -22,15 +23,15 @@ class Gumbel(nn.Module):
 
     temperature: Tensor
 
+    @ranged
     def __init__(
         self,
-        temperature: float = 1.0,
+        temperature: Positive = 1.0,
         straight_through: bool = False,
         categorical: bool = False,
-        temperature_end: float | None = None,
+        temperature_end: Positive | None = None,
     ) -> None:
         super().__init__()
-        check_positive(temperature=temperature, temperature_end=temperature_end)
         self.temperature_start = temperature
         self.temperature_end = temperature if temperature_end is None else temperature_end
         self.register_buffer("temperature", torch.tensor(float(temperature)))

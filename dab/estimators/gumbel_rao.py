@@ -1,7 +1,8 @@
 from torch import Tensor, nn
 
-from dab.estimators.discrete import check_logits, check_positive, family
+from dab.estimators.discrete import check_logits, family
 from dab.precision import working_dtype
+from dab.ranges import Count, Positive, ranged
 from dab.surrogate import value_with_gradient, zero_penalty
 
 
@@ -20,11 +21,9 @@ class GumbelRao(nn.Module):
     categorical   False: Bernoulli logits [B, D]; True: categorical logits [B, G, K]
     """
 
-    def __init__(self, samples: int = 10, temperature: float = 0.5, categorical: bool = False) -> None:
+    @ranged
+    def __init__(self, samples: Count = 10, temperature: Positive = 0.5, categorical: bool = False) -> None:
         super().__init__()
-        check_positive(temperature=temperature)
-        if samples < 1:
-            raise ValueError(f"samples must be >= 1, given {samples}")
         self.samples = samples
         self.temperature = float(temperature)
         self.categorical = categorical

@@ -1,9 +1,10 @@
 from collections.abc import Callable
+from typing import Literal
 
 from torch import Tensor, nn
 
-from dab.choice import one_of
 from dab.estimators.interpolation import sign
+from dab.ranges import ranged
 from dab.surrogate import check_shape_kept, hard_value, value_with_gradient, zero_penalty
 
 
@@ -24,10 +25,13 @@ class Identity(nn.Module):
 
     needs_same_shape = True
 
-    def __init__(self, hard: Callable[[Tensor], Tensor], projection: str = "both") -> None:
+    @ranged
+    def __init__(
+        self, hard: Callable[[Tensor], Tensor], projection: Literal["none", "mean", "norm", "both"] = "both"
+    ) -> None:
         super().__init__()
         self.hard = hard
-        self.projection = one_of("projection", projection, ("none", "mean", "norm", "both"))
+        self.projection = projection
 
     def forward(self, z: Tensor) -> tuple[Tensor, Tensor]:
         h = hard_value(self.hard, z)

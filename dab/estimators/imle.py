@@ -1,14 +1,14 @@
 from collections.abc import Callable
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor, nn
 
-from dab.choice import one_of
-from dab.estimators.discrete import check_positive
 from dab.estimators.interpolation import sign, towards_better
 from dab.estimators.noise import draw, sum_of_gamma
 from dab.estimators.traits import Calls
 from dab.precision import working_dtype
+from dab.ranges import Count, Positive, When, ranged
 from dab.surrogate import check_shape_kept, hard_value, value_with_rule, values_at, zero_penalty
 
 
@@ -34,24 +34,22 @@ class IMLE(nn.Module):
 
     needs_same_shape = True
 
+    @ranged
     def __init__(
         self,
         hard: Callable[[Tensor], Tensor],
-        strength: float = 10.0,
-        sigma: float = 1.0,
-        samples: int = 1,
-        noise: str = "gamma",
-        ones: int = 5,
+        strength: Positive = 10.0,
+        sigma: Positive = 1.0,
+        samples: Count = 1,
+        noise: Literal["gamma", "gumbel", "gaussian"] = "gamma",
+        ones: Annotated[Count, When("noise", ("gamma",))] = 5,
         relative: bool = False,
         smoothed: bool = False,
     ) -> None:
         super().__init__()
-        check_positive(strength=strength, sigma=sigma)
-        if samples < 1 or ones < 1:
-            raise ValueError(f"samples and ones must be >= 1, given {samples} and {ones}")
         self.hard, self.strength, self.sigma = hard, float(strength), float(sigma)
         self.samples, self.ones = samples, ones
-        self.family = one_of("noise", noise, ("gamma", "gumbel", "gaussian"))
+        self.family = noise
         self.relative, self.hard_forward = relative, not smoothed
 
     @property

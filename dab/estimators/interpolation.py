@@ -3,9 +3,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from dab.estimators.discrete import check_positive
 from dab.estimators.traits import Calls
 from dab.precision import working_dtype
+from dab.ranges import Positive, ranged
 from dab.surrogate import check_shape_kept, hard_value, value_with_rule, values_at, zero_penalty
 
 
@@ -28,9 +28,9 @@ class Interpolation(nn.Module):
     needs_same_shape = True
     calls = Calls(1, 1)
 
-    def __init__(self, hard: Callable[[Tensor], Tensor], strength: float = 10.0, relative: bool = False) -> None:
+    @ranged
+    def __init__(self, hard: Callable[[Tensor], Tensor], strength: Positive = 10.0, relative: bool = False) -> None:
         super().__init__()
-        check_positive(strength=strength)
         self.hard, self.strength, self.relative = hard, float(strength), relative
 
     def forward(self, z: Tensor) -> tuple[Tensor, Tensor]:

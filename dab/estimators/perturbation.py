@@ -6,17 +6,16 @@ may be taken off h (a baseline): the mean stays, the variance falls.
 """
 
 from collections.abc import Callable
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from dab.choice import one_of
-from dab.estimators.discrete import check_positive
 from dab.estimators.traits import Calls
 from dab.precision import full_precision, working_dtype
 from dab.surrogate import hard_value, row_wise, value_with_gradient, values_at, zero_penalty
 
-BASELINES = ("antithetic", "leave_one_out", "centre", "none")
+Baseline = Literal["antithetic", "leave_one_out", "centre", "none"]
 
 
 class Perturbation(nn.Module):
@@ -40,13 +39,11 @@ class Perturbation(nn.Module):
         hard: Callable[[Tensor], Tensor],
         sigma: float,
         samples: int,
-        baseline: str,
+        baseline: Baseline,
         relative: bool = False,
         smoothed: bool = False,
     ) -> None:
         super().__init__()
-        check_positive(sigma=sigma)
-        one_of("baseline", baseline, BASELINES)
         least = 2 if baseline in ("antithetic", "leave_one_out") else 1
         if samples < least or (baseline == "antithetic" and samples % 2):
             even = "even and " if baseline == "antithetic" else ""

@@ -1,10 +1,11 @@
 from collections.abc import Callable
+from typing import Literal
 
 from torch import Tensor
 
-from dab.choice import one_of
 from dab.estimators.noise import draw, score
 from dab.estimators.perturbation import Perturbation
+from dab.ranges import Count, Positive, ranged
 
 
 class Perturbed(Perturbation):
@@ -26,20 +27,19 @@ class Perturbed(Perturbation):
     relative    True: sigma counts in standard deviations of z
     """
 
+    @ranged
     def __init__(
         self,
         hard: Callable[[Tensor], Tensor],
-        sigma: float = 0.5,
-        samples: int = 10,
-        noise: str = "gaussian",
-        baseline: str = "leave_one_out",
+        sigma: Positive = 0.5,
+        samples: Count = 10,
+        noise: Literal["gaussian", "gumbel"] = "gaussian",
+        baseline: Literal["leave_one_out", "none"] = "leave_one_out",
         smoothed: bool = False,
         relative: bool = False,
     ) -> None:
-        super().__init__(
-            hard, sigma, samples, one_of("baseline", baseline, ("leave_one_out", "none")), relative, smoothed
-        )
-        self.family = one_of("noise", noise, ("gaussian", "gumbel"))
+        super().__init__(hard, sigma, samples, baseline, relative, smoothed)
+        self.family = noise
 
     def noise(self, like: Tensor) -> tuple[Tensor, Tensor]:
         drawn = draw(self.family, like)

@@ -5,9 +5,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dab.estimators.discrete import check_positive
 from dab.estimators.objective import Estimate, Objective, ObjectiveEstimator
 from dab.precision import widen_
+from dab.ranges import Finite, Positive, ranged
 from dab.stateless import parameters_by_name
 
 Values = dict[str, Tensor]  # of the estimator's parameters, by name
@@ -38,11 +38,11 @@ class Rebar(ObjectiveEstimator):
     categorical   False: Bernoulli logits [B, D]; True: categorical logits [B, G, K]
     """
 
+    @ranged
     def __init__(
-        self, temperature: float = 0.5, eta: float = 1.0, learn: bool = True, categorical: bool = False
+        self, temperature: Positive = 0.5, eta: Finite = 1.0, learn: bool = True, categorical: bool = False
     ) -> None:
         super().__init__(categorical)
-        check_positive(temperature=temperature)
         self.log_temperature = nn.Parameter(torch.tensor(math.log(temperature)), requires_grad=learn)
         self.eta = nn.Parameter(torch.tensor(float(eta)), requires_grad=learn)
 

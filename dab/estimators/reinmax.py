@@ -1,7 +1,8 @@
 from torch import Tensor, nn
 
-from dab.estimators.discrete import check_logits, check_positive, family
+from dab.estimators.discrete import check_logits, family
 from dab.precision import working_dtype
+from dab.ranges import Positive, ranged
 from dab.surrogate import value_with_gradient, zero_penalty
 
 
@@ -20,9 +21,9 @@ class ReinMax(nn.Module):
     categorical   False: Bernoulli logits [B, D]; True: categorical logits [B, G, K]
     """
 
-    def __init__(self, temperature: float = 1.0, categorical: bool = False) -> None:
+    @ranged
+    def __init__(self, temperature: Positive = 1.0, categorical: bool = False) -> None:
         super().__init__()
-        check_positive(temperature=temperature)
         self.temperature = temperature
         self.categorical = categorical
         self.family = family(categorical)

@@ -8,6 +8,7 @@ from dab.estimators.objective import Objective
 from dab.estimators.rebar import Rebar, Values
 from dab.nets import mlp
 from dab.precision import full_precision
+from dab.ranges import Count, Finite, Positive, ranged
 from dab.stateless import call_with
 
 
@@ -30,12 +31,13 @@ class Relax(Rebar):
     learn, categorical   as for Rebar
     """
 
+    @ranged
     def __init__(
         self,
-        control: nn.Module | Sequence[int] = (128,),
+        control: nn.Module | Sequence[Count] = (128,),
         in_shape: tuple[int, ...] | None = None,
-        temperature: float = 0.5,
-        eta: float | None = 1.0,
+        temperature: Positive = 0.5,
+        eta: Finite | None = 1.0,
         learn: bool = True,
         see_logits: bool = False,
         categorical: bool = False,

@@ -1,9 +1,9 @@
 from torch import Tensor, nn
 
 from dab.approximators.matched import soft_form
-from dab.estimators.discrete import check_positive
 from dab.estimators.traits import Calls
 from dab.precision import full_precision, working_dtype
+from dab.ranges import Positive, ranged
 from dab.surrogate import hard_value, value_with_gradient, zero_penalty
 
 
@@ -22,9 +22,9 @@ class Relaxed(nn.Module):
     smoothed        True: in training y is the soft form itself; `hard_forward` tells. In evaluation y is always hard
     """
 
-    def __init__(self, hard: nn.Module, temperature: float = 0.25, smoothed: bool = False) -> None:
+    @ranged
+    def __init__(self, hard: nn.Module, temperature: Positive = 0.25, smoothed: bool = False) -> None:
         super().__init__()
-        check_positive(temperature=temperature)
         self.hard, self.temperature, self.hard_forward = hard, float(temperature), not smoothed
         self.form = soft_form(hard)
 

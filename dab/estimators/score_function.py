@@ -2,6 +2,7 @@ import torch
 from torch import Tensor
 
 from dab.estimators.objective import Estimate, Objective, ObjectiveEstimator
+from dab.ranges import Count, ranged
 
 
 class ScoreFunction(ObjectiveEstimator):
@@ -16,10 +17,9 @@ class ScoreFunction(ObjectiveEstimator):
     categorical   False: Bernoulli logits [B, D]; True: categorical logits [B, G, K]
     """
 
-    def __init__(self, samples: int = 2, categorical: bool = False) -> None:
+    @ranged
+    def __init__(self, samples: Count = 2, categorical: bool = False) -> None:
         super().__init__(categorical)
-        if samples < 1:
-            raise ValueError(f"samples must be >= 1, given {samples}")
         self.samples = samples
 
     def estimate(self, logits: Tensor, cost: Objective) -> Estimate:

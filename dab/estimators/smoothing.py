@@ -3,7 +3,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from dab.estimators.perturbation import Perturbation
+from dab.estimators.perturbation import Baseline, Perturbation
+from dab.ranges import Count, Positive, ranged
 
 
 class Smoothing(Perturbation):
@@ -20,12 +21,13 @@ class Smoothing(Perturbation):
     baseline    antithetic | leave_one_out | centre | none
     """
 
+    @ranged
     def __init__(
         self,
         hard: Callable[[Tensor], Tensor],
-        sigma: float = 0.3,
-        samples: int = 4,
-        baseline: str = "antithetic",
+        sigma: Positive = 0.3,
+        samples: Count = 4,
+        baseline: Baseline = "antithetic",
         relative: bool = False,
     ) -> None:
         super().__init__(hard, sigma, samples, baseline, relative)

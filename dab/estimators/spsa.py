@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from dab.estimators.perturbation import Perturbation
+from dab.ranges import Count, Positive, ranged
 
 
 class SPSA(Perturbation):
@@ -19,8 +20,9 @@ class SPSA(Perturbation):
     relative    True: the step counts in standard deviations of z, as for Perturbation
     """
 
+    @ranged
     def __init__(
-        self, hard: Callable[[Tensor], Tensor], step: float = 0.3, pairs: int = 1, relative: bool = False
+        self, hard: Callable[[Tensor], Tensor], step: Positive = 0.3, pairs: Count = 1, relative: bool = False
     ) -> None:
         super().__init__(hard, step, 2 * pairs, "antithetic", relative)
 

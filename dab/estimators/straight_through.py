@@ -1,11 +1,12 @@
 from collections.abc import Callable
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dab.choice import one_of
 from dab.hard import Bernoulli, Levels
+from dab.ranges import ranged
 from dab.surrogate import check_shape_kept, hard_value, value_with_gradient, zero_penalty
 
 PASSED = {"logit": lambda z: z, "probability": torch.sigmoid, "tanh": torch.tanh, "clipped": F.hardtanh}
@@ -22,9 +23,13 @@ class StraightThrough(nn.Module):
 
     needs_same_shape = True
 
-    def __init__(self, hard: Callable[[Tensor], Tensor], through: str = "auto") -> None:
+    @ranged
+    def __init__(
+        self,
+        hard: Callable[[Tensor], Tensor],
+        through: Literal["auto", "logit", "probability", "tanh", "clipped"] = "auto",
+    ) -> None:
         super().__init__()
-        one_of("through", through, ("auto", *PASSED))
         if through == "auto":
             through = "probability" if isinstance(hard, Bernoulli) else "tanh" if isinstance(hard, Levels) else "logit"
         self.hard = hard

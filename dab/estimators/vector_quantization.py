@@ -5,14 +5,16 @@ into its word, taken as a constant: y = s R z with R = I - 2 r r' + 2 q e', wher
 vector and of the word, r is the one half-way between them and s = |word| / |vector|.
 """
 
+from typing import Literal
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dab.choice import one_of
 from dab.hard import Nearest
 from dab.pooled import pooled
 from dab.precision import full_precision, working_dtype
+from dab.ranges import NotNegative, ShareBelow1, ranged
 from dab.surrogate import call_hard, value_with_gradient, zero_penalty
 
 _STRIDE = 7919  # between the vectors that dead words are put at: a prime, so that they come from all over the batch
@@ -43,25 +45,22 @@ class VectorQuantization(nn.Module):
     sums: Tensor  # [words, dim], of these vectors, in proportion
     batches: Tensor
 
+    @ranged
     def __init__(
         self,
         hard: Nearest,
-        gradient: str = "straight_through",
-        learn: str = "ema",
-        commitment: float = 0.25,
-        decay: float = 0.99,
-        revive: float = 0.05,
+        gradient: Literal["straight_through", "rotation"] = "straight_through",
+        learn: Literal["ema", "loss"] = "ema",
+        commitment: NotNegative = 0.25,
+        decay: ShareBelow1 = 0.99,
+        revive: ShareBelow1 = 0.05,
     ) -> None:
         super().__init__()
         if not isinstance(hard, Nearest):
             raise ValueError(f"vector quantisation learns the words of dab.hard.Nearest, given {type(hard).__name__}")
-        if not (commitment >= 0 and 0 <= decay < 1 and 0 <= revive < 1):
-            raise ValueError(
-                f"commitment must be >= 0, decay and revive in [0, 1), given {commitment}, {decay} and {revive}"
-            )
         self.hard = hard
-        self.gradient = one_of("gradient", gradient, ("straight_through", "rotation"))
-        self.learn = one_of("learn", learn, ("ema", "loss"))
+        self.gradient = gradient
+        self.learn = learn
         self.commitment, self.decay, self.revive = commitment, decay, revive
         hard.codebook.requires_grad_(learn == "loss")
         self.register_buffer("usage", torch.zeros(len(hard.codebook)))

@@ -4,6 +4,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dab.hard.bits import or_nan
+from dab.ranges import Several, ranged
 
 
 class Argmax(nn.Module):
@@ -14,10 +15,9 @@ class Argmax(nn.Module):
 
     keeps_input = True
 
-    def __init__(self, classes: int = 8) -> None:
+    @ranged
+    def __init__(self, classes: Several = 8) -> None:
         super().__init__()
-        if classes < 2:
-            raise ValueError(f"classes must be at least 2, given {classes}")
         self.classes = classes
         self.bits_per_unit: float | None = math.log2(classes)
         self.unit_shape = (classes,)

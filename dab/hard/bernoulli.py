@@ -1,9 +1,11 @@
+from typing import Literal
+
 import torch
 from torch import Tensor, nn
 
-from dab.choice import one_of
 from dab.hard.bits import drawn, or_nan
 from dab.precision import working_dtype
+from dab.ranges import ranged
 
 
 class Bernoulli(nn.Module):
@@ -16,9 +18,10 @@ class Bernoulli(nn.Module):
     values = (0.0, 1.0)
     keeps_input = True
 
-    def __init__(self, evaluate: str = "sample") -> None:
+    @ranged
+    def __init__(self, evaluate: Literal["sample", "threshold"] = "sample") -> None:
         super().__init__()
-        self.evaluate = one_of("evaluate", evaluate, ("sample", "threshold"))
+        self.evaluate = evaluate
 
     def forward(self, z: Tensor) -> Tensor:
         if self.evaluate == "threshold" and not self.training:

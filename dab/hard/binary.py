@@ -1,10 +1,10 @@
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from dab.choice import one_of
 from dab.hard.bits import or_nan
+from dab.ranges import ShareAbove0, When, ranged
 
 
 class Binary(nn.Module):
@@ -20,9 +20,14 @@ class Binary(nn.Module):
     keeps_input = True
     running_mean: Tensor
 
-    def __init__(self, reference: str = "sample", momentum: float = 0.1) -> None:
+    @ranged
+    def __init__(
+        self,
+        reference: Literal["sample", "batch", "zero"] = "sample",
+        momentum: Annotated[ShareAbove0, When("reference", ("batch",))] = 0.1,
+    ) -> None:
         super().__init__()
-        self.reference = one_of("reference", reference, ("sample", "batch", "zero"))
+        self.reference = reference
         self.momentum = momentum
         self.row_wise = reference != "batch"
         if reference == "batch":

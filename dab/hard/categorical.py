@@ -1,11 +1,12 @@
 import math
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dab.choice import one_of
 from dab.precision import working_dtype
+from dab.ranges import Several, ranged
 
 
 class Categorical(nn.Module):
@@ -18,12 +19,11 @@ class Categorical(nn.Module):
 
     keeps_input = True
 
-    def __init__(self, classes: int = 8, evaluate: str = "sample") -> None:
+    @ranged
+    def __init__(self, classes: Several = 8, evaluate: Literal["sample", "mode"] = "sample") -> None:
         super().__init__()
-        if classes < 2:
-            raise ValueError(f"classes must be at least 2, given {classes}")
         self.classes = classes
-        self.evaluate = one_of("evaluate", evaluate, ("sample", "mode"))
+        self.evaluate = evaluate
         self.bits_per_unit: float | None = math.log2(classes)
         self.unit_shape = (classes,)
 

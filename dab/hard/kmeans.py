@@ -1,11 +1,12 @@
 import math
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor, nn
 
-from dab.choice import one_of
 from dab.keys import generator
 from dab.precision import full_precision, working_dtype
+from dab.ranges import Count, CountOr0, Key, When, ranged
 
 
 class KMeans(nn.Module):
@@ -27,23 +28,22 @@ class KMeans(nn.Module):
     keeps_input = True
     uniforms: Tensor
 
+    @ranged
     def __init__(
         self,
-        k: int = 10,
-        iterations: int = 10,
-        points: str = "positions",
-        output: str = "quantized",
-        start: str = "farthest",
-        seed: int = 0,
+        k: Count = 10,
+        iterations: CountOr0 = 10,
+        points: Literal["positions", "channels"] = "positions",
+        output: Literal["quantized", "centroids"] = "quantized",
+        start: Literal["farthest", "kmeans++"] = "farthest",
+        seed: Annotated[Key, When("start", ("kmeans++",))] = 0,
     ) -> None:
         super().__init__()
-        if k < 1 or iterations < 0:
-            raise ValueError(f"k must be at least 1 and iterations at least 0, given {k} and {iterations}")
         self.k = k
         self.iterations = iterations
-        self.points = one_of("points", points, ("positions", "channels"))
-        self.output = one_of("output", output, ("quantized", "centroids"))
-        self.start = one_of("start", start, ("farthest", "kmeans++"))
+        self.points = points
+        self.output = output
+        self.start = start
         if start == "kmeans++":
             draws = torch.rand(k, 2 + int(math.log(k)), generator=generator("kmeans++", seed))
             self.register_buffer("uniforms", draws, persistent=False)

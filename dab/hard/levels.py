@@ -5,6 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from dab.precision import working_dtype
+from dab.ranges import Several, ranged
 
 
 class Levels(nn.Module):
@@ -16,10 +17,9 @@ class Levels(nn.Module):
 
     keeps_input = True
 
-    def __init__(self, levels: int = 5) -> None:
+    @ranged
+    def __init__(self, levels: Several = 5) -> None:
         super().__init__()
-        if levels < 2:
-            raise ValueError(f"levels must be at least 2, given {levels}")
         self.levels = levels
         self.bits_per_unit: float | None = math.log2(levels)
 

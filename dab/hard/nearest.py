@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from dab.hard.kmeans import nearest
 from dab.precision import full_precision, working_dtype
+from dab.ranges import Count, Several, ranged
 
 
 class Nearest(nn.Module):
@@ -16,10 +17,9 @@ class Nearest(nn.Module):
 
     keeps_input = True
 
-    def __init__(self, words: int = 64, dim: int = 8) -> None:
+    @ranged
+    def __init__(self, words: Several = 64, dim: Count = 8) -> None:
         super().__init__()
-        if words < 2 or dim < 1:
-            raise ValueError(f"words must be at least 2 and dim at least 1, given {words} and {dim}")
         self.codebook = nn.Parameter(torch.randn(words, dim), requires_grad=False)
         self.bits_per_unit: float | None = math.log2(words)
         self.unit_shape = (dim,)

@@ -1,9 +1,11 @@
+from typing import Literal
+
 import torch
 from torch import Tensor, nn
 
-from dab.choice import one_of
 from dab.hard.bits import or_nan
 from dab.precision import working_dtype
+from dab.ranges import Count, ranged
 
 
 class ShortestPath(nn.Module):
@@ -25,12 +27,13 @@ class ShortestPath(nn.Module):
     right: Tensor
     down: Tensor
 
-    def __init__(self, height: int = 5, width: int = 5, costs: str = "edges") -> None:
+    @ranged
+    def __init__(self, height: Count = 5, width: Count = 5, costs: Literal["edges", "nodes"] = "edges") -> None:
         super().__init__()
-        if height < 1 or width < 1 or height * width < 2:
+        if height * width < 2:
             raise ValueError(f"a grid needs two places at least, given height {height} and width {width}")
         self.height, self.width = height, width
-        self.costs = one_of("costs", costs, ("edges", "nodes"))
+        self.costs = costs
         self.units = height * width if costs == "nodes" else height * (width - 1) + (height - 1) * width
         right, down = self._moves()
         self.register_buffer("right", right, persistent=False)

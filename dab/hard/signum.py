@@ -4,6 +4,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dab.hard.bits import or_nan
+from dab.ranges import NotNegative, ranged
 
 TINY = 1e-30  # 2 / eps must be a number in float32
 
@@ -15,10 +16,9 @@ class Signum(nn.Module):
     values = (-1.0, 0.0, 1.0)
     keeps_input = True
 
-    def __init__(self, eps: float = 0.5) -> None:
+    @ranged
+    def __init__(self, eps: NotNegative = 0.5) -> None:
         super().__init__()
-        if not eps >= 0:
-            raise ValueError(f"eps must be >= 0, given {eps}")
         self.eps = eps
 
     def forward(self, z: Tensor) -> Tensor:

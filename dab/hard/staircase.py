@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from dab.hard.bits import or_nan
 from dab.precision import working_dtype
+from dab.ranges import Finite, Positive, ranged
 
 
 class Staircase(nn.Module):
@@ -17,10 +18,11 @@ class Staircase(nn.Module):
 
     keeps_input = True
 
-    def __init__(self, heights: tuple[float, ...] = (-1.0, 0.5, -0.5, 1.0), width: float = 1.0) -> None:
+    @ranged
+    def __init__(self, heights: tuple[Finite, ...] = (-1.0, 0.5, -0.5, 1.0), width: Positive = 1.0) -> None:
         super().__init__()
-        if len(heights) < 2 or not 0 < width < math.inf:
-            raise ValueError(f"there must be at least 2 heights and a width > 0, given {heights} and {width}")
+        if len(heights) < 2:
+            raise ValueError(f"there must be at least 2 heights, given {heights}")
         self.heights, self.width = tuple(heights), width
         self.values = tuple(sorted(set(heights)))
         self.bits_per_unit: float | None = math.log2(len(self.values))

@@ -1,6 +1,7 @@
 from torch import Tensor, nn
 
 from dab.hard.bits import or_nan
+from dab.ranges import Finite, ranged
 
 
 class Threshold(nn.Module):
@@ -10,7 +11,8 @@ class Threshold(nn.Module):
     values = (0.0, 1.0)
     keeps_input = True
 
-    def __init__(self, tau: float = 0.5) -> None:
+    @ranged
+    def __init__(self, tau: Finite = 0.5) -> None:
         super().__init__()
         self.tau = tau
 

@@ -1,6 +1,8 @@
 import torch
 from torch import Tensor, nn
 
+from dab.ranges import Count, ranged
+
 
 class TopK(nn.Module):
     """The k largest values, largest first, of every row and of every column of a feature map.
@@ -12,10 +14,9 @@ class TopK(nn.Module):
     bits_per_unit: float | None = None
     keeps_input = True
 
-    def __init__(self, k: int) -> None:
+    @ranged
+    def __init__(self, k: Count) -> None:
         super().__init__()
-        if k < 1:
-            raise ValueError(f"k must be at least 1, given {k}")
         self.k = k
 
     def forward(self, z: Tensor) -> Tensor:

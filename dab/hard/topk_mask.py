@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from dab.hard.bits import or_nan
+from dab.ranges import Count, ranged
 
 
 class TopKMask(nn.Module):
@@ -13,10 +14,9 @@ class TopKMask(nn.Module):
     values = (0.0, 1.0)
     keeps_input = True
 
-    def __init__(self, k: int) -> None:
+    @ranged
+    def __init__(self, k: Count) -> None:
         super().__init__()
-        if k < 1:
-            raise ValueError(f"k must be at least 1, given {k}")
         self.k = k
 
     def forward(self, z: Tensor) -> Tensor:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 from torch import Tensor, nn
 
+from dab.activations import Activation
 from dab.data.dataset import Dataset
 from dab.estimators.lift import lifted
 from dab.models.code import shape_after
 from dab.models.image_nets import Convolutions, Shape, Upsampling, dense_decoder, encoder, mirror, resnet18
+from dab.ranges import Count, CountOr0, Counts, NotEmpty, Positive, When, ranged
 from dab.surrogate import zero_penalty
 
 
@@ -66,6 +68,9 @@ class Codec(nn.Module):
         self.estimator = None
 
 
+CONVOLVES = When("encoder", ("conv", "coordconv"))  # a resnet18 has its own sizes, and no mirror
+
+
 class Autoencoder(Codec):
     """A convolutional encoder, a discrete code and a decoder; nothing leads around the code.
 
@@ -76,22 +81,23 @@ class Autoencoder(Codec):
     decoder_hidden  dense layers of a dense decoder, channels of an upsampling one
     """
 
+    @ranged
     def __init__(
         self,
         estimator: nn.Module,
         input_shape: Shape,
         code_shape: Shape,
         hard: nn.Module,
-        bpp: float = 0.1,
+        bpp: Positive = 0.1,
         encoder: Literal["conv", "coordconv", "resnet18"] = "conv",
         decoder: Literal["mirror", "upsampling", "dense"] = "mirror",
-        channels: Sequence[int] = (16, 32),
-        kernels: Sequence[int] = (4,),
-        strides: Sequence[int] = (2,),
-        paddings: Sequence[int] = (1,),
-        hidden: Sequence[int] = (256,),
-        decoder_hidden: Sequence[int] = (),
-        activation: str = "elu",
+        channels: Annotated[Counts, CONVOLVES] = (16, 32),
+        kernels: Annotated[Counts, CONVOLVES] = (4,),
+        strides: Annotated[Counts, CONVOLVES] = (2,),
+        paddings: Annotated[Sequence[CountOr0], NotEmpty(), CONVOLVES] = (1,),
+        hidden: Annotated[Sequence[Count], CONVOLVES] = (256,),
+        decoder_hidden: Annotated[Sequence[Count], When("decoder", ("upsampling", "dense"))] = (),
+        activation: Activation = "elu",
     ):
         super().__init__(estimator, input_shape, code_shape, hard, bpp)
         if encoder == "resnet18" and decoder == "mirror":

@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor, nn
 
+from dab.activations import Activation
 from dab.activations import activation as make_activation
-from dab.choice import one_of
 from dab.estimators.no_hard import NoHard
 from dab.models.classifier import Classifier
 from dab.models.code import shape_after
 from dab.models.image_nets import Shape, with_activation
+from dab.ranges import Count, Finite, Positive, Range, Several, ShareAbove0, When, ranged
 
 BLOCKS = 4
 Norm = Callable[[int], nn.Module]
@@ -35,22 +36,23 @@ class CifarResnet18(Classifier):
     channels_last   how feature maps lie in memory: the same numbers but for rounding, a quarter faster
     """
 
+    @ranged
     def __init__(
         self,
         estimator: nn.Module,
         input_shape: Shape,
         code_shape: Shape,
-        classes: int = 10,
-        width: int = 64,
-        strides: Sequence[int] = (1, 2, 2, 2),
-        after: int | None = BLOCKS,
+        classes: Several = 10,
+        width: Count = 64,
+        strides: tuple[Count, Count, Count, Count] = (1, 2, 2, 2),
+        after: Annotated[int, Range(at_least=1, at_most=BLOCKS)] | None = BLOCKS,
         head: Literal["auto", "pooled", "flat"] = "auto",
-        activation: str = "elu",
+        activation: Activation = "elu",
         norm: Literal["batch", "group"] = "batch",
-        norm_momentum: float = 0.1,
+        norm_momentum: Annotated[ShareAbove0, When("norm", ("batch",))] = 0.1,
         channels_last: bool = True,
-        input_shift: float = 0.5,
-        input_scale: float = 4.0,
+        input_shift: Finite = 0.5,
+        input_scale: Positive = 4.0,
     ):
         if after is None and not isinstance(estimator, NoHard):
             raise ValueError(
@@ -78,12 +80,8 @@ class CifarResnet18(Classifier):
     def code_shape(
         input_shape: Shape, hard: nn.Module, width: int, strides: Sequence[int], after: int | None, **_: object
     ) -> Shape:
-        if len(strides) != BLOCKS or min(strides) < 1:
-            raise ValueError(f"strides needs {BLOCKS} numbers of at least 1, one for each block, given {list(strides)}")
         if len(input_shape) != 3:
             raise ValueError(f"a Resnet18 needs images [C, H, W], given inputs of shape {list(input_shape)}")
-        if after is not None and not 1 <= after <= BLOCKS:
-            raise ValueError(f"after must be 1 to {BLOCKS}, or null for no hard function, given {after}")
         place = after or BLOCKS
         return _map_after(input_shape, strides[:place], width * 2 ** (place - 1))
 
@@ -92,7 +90,7 @@ class CifarResnet18(Classifier):
 
 
 def _norm(kind: str, momentum: float) -> Norm:
-    if one_of("norm", kind, ("batch", "group")) == "group":
+    if kind == "group":
         return lambda channels: nn.GroupNorm(math.gcd(channels, 8), channels)
     return partial(nn.BatchNorm2d, momentum=momentum)
 
@@ -148,7 +146,6 @@ class Flat(nn.Flatten):
 
 def _head(kind: str, shape: Shape, channels: int, classes: int, changed: bool) -> nn.Module:
     """channels: of the last block, whatever the hard function makes of them.  [B, *shape] → [B, classes]"""
-    one_of("head", kind, ("auto", "pooled", "flat"))
     if kind == "pooled" and changed:
         raise ValueError(
             f"head=pooled takes the mean over a map, but the hard function leaves {list(shape)}, and what stands where "

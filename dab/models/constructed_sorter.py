@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from dab.models.dense_sorter import DenseSorter
+from dab.ranges import Count, Positive, ranged
 from dab.surrogate import zero_penalty
 
 
@@ -25,12 +26,13 @@ class ConstructedSorter(DenseSorter):
 
     STEEPER = 4.0  # slope of layers 2 and 3
 
+    @ranged
     def __init__(
         self,
         estimator: nn.Module,
         input_shape: tuple[int, ...],
-        widths: tuple[int, ...] = (128, 128, 256),
-        slope: float = 1000.0,
+        widths: tuple[Count, ...] = (128, 128, 256),
+        slope: Positive = 1000.0,
     ):
         super().__init__(estimator, input_shape, widths, activation="tanh", input_shift=0.0, input_scale=1.0)
         pairs = list(combinations(range(self.length), 2))

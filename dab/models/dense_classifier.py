@@ -7,9 +7,11 @@ from collections.abc import Sequence
 
 from torch import nn
 
+from dab.activations import Activation
 from dab.models.classifier import Classifier
 from dab.models.code import shape_after
 from dab.nets import mlp
+from dab.ranges import Counts, Finite, Positive, Several, ranged
 
 
 class DenseClassifier(Classifier):
@@ -19,15 +21,16 @@ class DenseClassifier(Classifier):
     widths      of the layers; the last one is the code that the hard function sees
     """
 
+    @ranged
     def __init__(
         self,
         estimator: nn.Module,
         input_shape: tuple[int, ...],
-        classes: int = 10,
-        widths: Sequence[int] = (512, 512, 256),
-        activation: str = "elu",
-        input_shift: float = 0.5,
-        input_scale: float = 4.0,
+        classes: Several = 10,
+        widths: Counts = (512, 512, 256),
+        activation: Activation = "elu",
+        input_shift: Finite = 0.5,
+        input_scale: Positive = 4.0,
     ):
         layers = mlp((math.prod(input_shape), *widths), activation, activate_last=True)
         units = math.prod(shape_after(estimator, (widths[-1],)))
@@ -39,6 +42,4 @@ class DenseClassifier(Classifier):
     def code_shape(
         input_shape: tuple[int, ...], hard: nn.Module, widths: Sequence[int], **_: object
     ) -> tuple[int, ...]:
-        if not widths:
-            raise ValueError("widths needs at least one layer, the code that the hard function sees; got none")
         return (widths[-1],)

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
+from dab.activations import Activation
 from dab.models.code import shape_after
 from dab.nets import mlp
+from dab.ranges import Counts, Finite, Positive, ranged
 
 
 class DenseSorter(nn.Module):
@@ -18,14 +20,15 @@ class DenseSorter(nn.Module):
     makes them cheap to learn. The paper's demo feeds the numbers as they are (shift 0, scale 1).
     """
 
+    @ranged
     def __init__(
         self,
         estimator: nn.Module,
         input_shape: tuple[int, ...],
-        widths: Sequence[int] = (128, 128, 256),
-        activation: str = "tanh",
-        input_shift: float = 0.5,
-        input_scale: float = 10.0,
+        widths: Counts = (128, 128, 256),
+        activation: Activation = "tanh",
+        input_shift: Finite = 0.5,
+        input_scale: Positive = 10.0,
     ):
         super().__init__()
         (length,) = input_shape
@@ -39,8 +42,6 @@ class DenseSorter(nn.Module):
     def code_shape(
         input_shape: tuple[int, ...], hard: nn.Module, widths: Sequence[int], **_: object
     ) -> tuple[int, ...]:
-        if not widths:
-            raise ValueError("widths needs at least one layer, the code that the hard function sees; got none")
         return (widths[-1],)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:

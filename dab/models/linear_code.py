@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor, nn
 
-from dab.choice import one_of
 from dab.data.dataset import Dataset
 from dab.keys import generator
 from dab.models.autoencoder import Codec, units_within
 from dab.models.image_nets import Shape, bilinear
-
-KINDS = ("pca", "random", "downsampled")
+from dab.ranges import Key, Positive, When, ranged
 
 
 class LinearCode(Codec):
@@ -33,18 +31,19 @@ class LinearCode(Codec):
     mean: Tensor
     read_out: Tensor
 
+    @ranged
     def __init__(
         self,
         estimator: nn.Module,
         input_shape: Shape,
         code_shape: Shape,
         hard: nn.Module,
-        bpp: float = 0.1,
+        bpp: Positive = 0.1,
         kind: Literal["pca", "random", "downsampled"] = "pca",
-        draw: int = 0,
+        draw: Annotated[Key, When("kind", ("random",))] = 0,
     ):
         super().__init__(estimator, input_shape, code_shape, hard, bpp)
-        self.kind, self.draw = one_of("kind", kind, KINDS), draw
+        self.kind, self.draw = kind, draw
         pixels = math.prod(input_shape)
         self.scale = nn.Parameter(torch.ones(()))
         self.register_buffer("mean", torch.zeros(pixels))

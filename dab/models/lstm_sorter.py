@@ -8,9 +8,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dab.activations import Activation
 from dab.models.code import shape_after
 from dab.nets import mlp
 from dab.precision import full_precision
+from dab.ranges import Count, CountOr0, Finite, Positive, ranged
 
 
 class LSTMSorter(nn.Module):
@@ -21,22 +23,21 @@ class LSTMSorter(nn.Module):
                         the penalty is the *mean* over the steps, so that gamma means the same at any length
     """
 
+    @ranged
     def __init__(
         self,
         estimator: nn.Module,
         input_shape: tuple[int, ...],
-        hidden: int = 256,
-        dense: int = 256,
-        ponder: int = 0,
+        hidden: Count = 256,
+        dense: Count = 256,
+        ponder: CountOr0 = 0,
         every_step: bool = False,
-        activation: str = "tanh",
-        input_shift: float = 0.5,
-        input_scale: float = 1.0,
+        activation: Activation = "tanh",
+        input_shift: Finite = 0.5,
+        input_scale: Positive = 1.0,
     ):
         super().__init__()
         (length,) = input_shape
-        if min(hidden, dense) < 1 or ponder < 0:
-            raise ValueError(f"hidden and dense must be >= 1 and ponder >= 0, given {hidden}, {dense} and {ponder}")
         code = math.prod(shape_after(estimator, (hidden,)))
         if every_step and code != hidden:
             raise ValueError(

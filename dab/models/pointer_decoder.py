@@ -54,8 +54,6 @@ class PointerDecoder(nn.Module):
 
     def __init__(self, hidden: int, glimpses: int, mask_chosen: bool):
         super().__init__()
-        if glimpses < 0:
-            raise ValueError(f"glimpses must be >= 0 (the papers: 0 or 1), given {glimpses}")
         self.mask_chosen = mask_chosen
         self.start = nn.Parameter(torch.zeros(1))  # the input before anything is chosen
         self.lstm = nn.LSTM(1, hidden, batch_first=True)
@@ -132,8 +130,6 @@ class PointerModel(nn.Module):
             raise ValueError(
                 f"{name} has no hard function to train through, given {type(estimator).__name__}: use estimator=no_hard"
             )
-        if hidden < 1:
-            raise ValueError(f"hidden must be >= 1, given {hidden}")
         (self.length,) = input_shape
         self.shift, self.scale = input_shift, input_scale
         self.decoder = PointerDecoder(hidden, glimpses, mask_chosen)

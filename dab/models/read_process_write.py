@@ -5,8 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from dab.activations import Activation
 from dab.models.pointer_decoder import PointerModel, State
 from dab.nets import mlp
+from dab.ranges import Count, CountOr0, Finite, Positive, ranged
 
 
 class Process(nn.Module):
@@ -38,21 +40,20 @@ class ReadProcessWrite(PointerModel):
     With ponder=0 there is no process block: the decoder starts from a learned state that has not seen the set.
     """
 
+    @ranged
     def __init__(
         self,
         estimator: nn.Module,
         input_shape: tuple[int, ...],
-        hidden: int = 256,
-        ponder: int = 5,
-        glimpses: int = 1,
+        hidden: Count = 256,
+        ponder: CountOr0 = 5,
+        glimpses: CountOr0 = 1,
         mask_chosen: bool = False,
-        activation: str = "tanh",
-        input_shift: float = 0.5,
-        input_scale: float = 10.0,
+        activation: Activation = "tanh",
+        input_shift: Finite = 0.5,
+        input_scale: Positive = 10.0,
     ):
         super().__init__(estimator, input_shape, hidden, glimpses, mask_chosen, input_shift, input_scale)
-        if ponder < 0:
-            raise ValueError(f"ponder must be >= 0, given {ponder}")
         self.read = mlp((1, hidden, hidden), activation)
         self.process = Process(hidden, ponder) if ponder else None
         self.to_state = nn.Linear(2 * hidden, 2 * hidden) if ponder else None

@@ -9,10 +9,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from dab.activations import Activation
 from dab.estimators.discrete import Binary
 from dab.estimators.lift import lifted
 from dab.hard import Bernoulli
 from dab.nets import mlp
+from dab.ranges import Count, ShareBelow1, ranged
 from dab.surrogate import zero_penalty
 
 
@@ -41,24 +43,23 @@ class VAEMLP(nn.Module):
     mean: Tensor
     prior: Tensor
 
+    @ranged
     def __init__(
         self,
         estimator: nn.Module,
         input_shape: tuple[int, ...],
-        latents: int = 200,
-        encoder: Sequence[int] = (200,),
-        decoder: Sequence[int] = (200,),
-        activation: str = "relu",
+        latents: Count = 200,
+        encoder: Sequence[Count] = (200,),
+        decoder: Sequence[Count] = (200,),
+        activation: Activation = "relu",
         signed: bool = False,
         centred: bool = False,
         mean_bias: bool = False,
         learned_prior: bool = False,
-        layers: int = 1,
-        input_dropout: float = 0.0,
+        layers: Count = 1,
+        input_dropout: ShareBelow1 = 0.0,
     ):
         super().__init__()
-        if layers < 1:
-            raise ValueError(f"layers must be >= 1, given {layers}")
         self.input_shape, pixels = tuple(input_shape), math.prod(input_shape)
         self.latents, self.signed, self.centred, self.mean_bias = latents, signed, centred, mean_bias
         self.signed_input = False
@@ -81,8 +82,6 @@ class VAEMLP(nn.Module):
 
     @staticmethod
     def code_shape(input_shape: tuple[int, ...], hard: nn.Module, latents: int, **_: object) -> tuple[int, ...]:
-        if latents < 1:
-            raise ValueError(f"latents must be >= 1, given {latents}")
         return (latents,)
 
     @torch.no_grad()

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from dab.data.dataset import Dataset, Labelled
 from dab.metrics.ordering import sortedness
 from dab.models.classifier import Classifier
+from dab.ranges import ShareBelow1, ranged
 from dab.tasks.task import Task
 
 TOP = 5
@@ -32,15 +33,14 @@ class ClassificationTask(Task):
     select = "accuracy"
     model: Classifier
 
-    def __init__(self, model: nn.Module, label_smoothing: float = 0.0, diagnosis: bool = True):
+    @ranged
+    def __init__(self, model: nn.Module, label_smoothing: ShareBelow1 = 0.0, diagnosis: bool = True):
         super().__init__(model)
         if not isinstance(model, Classifier):
             raise ValueError(
                 f"classification needs a model that says classes, given {type(model).__name__}: use "
                 "model=cifar_resnet18 or model=dense_classifier"
             )
-        if not 0 <= label_smoothing < 1:
-            raise ValueError(f"label_smoothing must be in [0, 1), given {label_smoothing}")
         self.label_smoothing, self.diagnosis = label_smoothing, diagnosis
 
     def prepare(self, data: Dataset) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
 
 from dab.bridge import Bridge
-from dab.choice import one_of
 from dab.data.dataset import Dataset
 from dab.estimators.lift import Lift
 from dab.estimators.probe import gradient_statistics
@@ -24,6 +23,7 @@ from dab.metrics.density import (
 )
 from dab.models.vae_mlp import VAEMLP
 from dab.precision import working_dtype
+from dab.ranges import Count, Several, Share, When, ranged
 from dab.tasks.task import Grid, Task
 
 ROWS = 4096  # rows decoded at once for an importance bound
@@ -61,33 +61,30 @@ class DensityTask(Task):
     model: VAEMLP
     kl_weight: Tensor
 
+    @ranged
     def __init__(
         self,
         model: VAEMLP,
         kl: Literal["encoder", "bridge"] = "encoder",
-        iwae_samples: Sequence[int] = (100,),
-        iwae_splits: Sequence[str] = ("test",),
-        variance_draws: int = 10,
-        kl_warmup: float = 0.0,
+        iwae_samples: Sequence[Count] = (100,),
+        iwae_splits: Annotated[Sequence[Literal["train", "valid", "test"]], When("iwae_samples")] = ("test",),
+        variance_draws: Several | Literal[0] = 10,
+        kl_warmup: Share = 0.0,
     ):
         super().__init__(model)
         if not isinstance(model, VAEMLP):
             raise ValueError(f"density estimation needs model=vae_mlp, given {type(model).__name__}")
-        if any(k < 1 for k in iwae_samples) or variance_draws < 0 or variance_draws == 1:
-            raise ValueError(
-                f"iwae_samples must be >= 1 and variance_draws 0 or >= 2, given {iwae_samples} and {variance_draws}"
-            )
-        if not 0 <= kl_warmup <= 1 or (kl_warmup and model.above is not None):
-            raise ValueError(f"kl_warmup must be 0..1, and 0 with several layers of latents, given {kl_warmup}")
+        if kl_warmup and model.above is not None:
+            raise ValueError(f"kl_warmup must be 0 with several layers of latents, given {kl_warmup}")
         self.kl_warmup = kl_warmup
         self.register_buffer("kl_weight", torch.ones(()), persistent=False)
-        self.kl = one_of("kl", kl, ("encoder", "bridge"))
+        self.kl = kl
         if kl == "bridge":
             self._approximator()  # complain now
             if model.above is not None:
                 raise ValueError("kl=bridge is the paper's, for one layer of latents: use it with model.layers=1")
         self.iwae_samples, self.variance_draws = tuple(iwae_samples), variance_draws
-        self.iwae_splits = [one_of("iwae_splits", split, self.final_splits) for split in iwae_splits]
+        self.iwae_splits = list(iwae_splits)
 
     def prepare(self, data: Dataset) -> None:
         self.model.set_mean(data.mean)
@@ -171,8 +168,8 @@ class DensityTask(Task):
         return "4"
 
     def predict(self, words: Sequence[str]) -> str:
-        if len(words) != 1 or not words[0].isdigit():
-            raise ValueError(f"give one number, how many samples to draw; got {' '.join(words)!r}")
+        if len(words) != 1 or not words[0].isdecimal() or not 1 <= len(words[0]) <= 4 or int(words[0]) == 0:
+            raise ValueError(f"give one number from 1 to 9999, how many samples to draw; got {' '.join(words)!r}")
         images = self.model.samples(int(words[0])).flatten(0, -3)  # [N, H, W]
         return "\n\n".join(
             "\n".join("".join(" .+#"[int(3.99 * p)] * 2 for p in row) for row in image) for image in images

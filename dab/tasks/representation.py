@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Literal, NamedTuple, cast
+from typing import Annotated, Literal, NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dab.choice import one_of
 from dab.data.dataset import Dataset, Labelled
 from dab.hard import Bernoulli, Categorical
 from dab.metrics.codes import code_statistics
@@ -18,6 +17,7 @@ from dab.metrics.images import msssim, msssim_shrink, msssim_upsampled, psnr
 from dab.metrics.probe import knn, linear_probe
 from dab.models.autoencoder import Codec
 from dab.precision import working_dtype
+from dab.ranges import NotNegative, Positive, When, ranged
 from dab.tasks.task import Grid, Task, Workers
 
 STANDARD_SIDE = 161  # from here on MS-SSIM needs neither shrinking windows nor larger images
@@ -58,30 +58,24 @@ class RepresentationTask(Task):
     larger_is_better = False
     model: Codec
 
+    @ranged
     def __init__(
         self,
         model: nn.Module,
         likelihood: Literal["bernoulli", "gaussian"] = "bernoulli",
-        sigma: float = 0.1,
-        kl: float = 0.0,
+        sigma: Annotated[Positive, When("likelihood", ("gaussian",))] = 0.1,
+        kl: NotNegative = 0.0,
         probes: bool = True,
     ):
         super().__init__(model)
         if not isinstance(model, Codec):
             raise ValueError(f"representations need a model with a code, given {type(model).__name__}")
-        if kl < 0 or sigma <= 0:
-            raise ValueError(f"kl must be >= 0 and sigma > 0, given {kl} and {sigma}")
         if kl and not isinstance(model.hard, Bernoulli | Categorical):
             raise ValueError(
                 f"kl={kl:g} needs a code that is drawn from a distribution, given {type(model.hard).__name__}: use "
                 "kl=0, or hard=bernoulli or hard=categorical"
             )
-        self.likelihood, self.sigma, self.kl, self.probes = (
-            one_of("likelihood", likelihood, ("bernoulli", "gaussian")),
-            sigma,
-            kl,
-            probes,
-        )
+        self.likelihood, self.sigma, self.kl, self.probes = likelihood, sigma, kl, probes
 
     def prepare(self, data: Dataset) -> None:
         self.model.prepare(data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Sequence
 
 import torch
@@ -51,10 +52,13 @@ class SortingTask(Task):
             numbers = [float(word) for word in words]
         except ValueError as error:
             raise ValueError(f"give numbers to sort, separated by spaces: {error}") from error
+        if not all(map(math.isfinite, numbers)):
+            raise ValueError(f"give finite numbers to sort, got {' '.join(words)}")
         if len(numbers) != (length := self.model.length):
             raise ValueError(f"this network sorts {length} numbers, got {len(numbers)}")
         logits, _ = self.model(torch.tensor([numbers]))
         order = logits[0].argmax(dim=0).tolist()
         chosen = " ".join(words[i] for i in order)
-        verdict = "right" if [numbers[i] for i in order] == sorted(numbers) else "wrong"
+        is_right = sorted(order) == list(range(length)) and [numbers[i] for i in order] == sorted(numbers)
+        verdict = "right" if is_right else "wrong"
         return f"{chosen}\n(order {' '.join(map(str, order))}; {verdict})"
