@@ -174,6 +174,15 @@ CANDIDATES = (
     Candidate("SPSA", estimators.SPSA, knob=Knob("step", (0.3, 1.0)), options={"pairs": 2, "relative": True}),
     Candidate("dense bridge, as printed", dab.Bridge, knob=Knob("gamma", (10.0, 1.0)), approximator="dense"),
 )
-# Not to be advised, but rows of the atlas: is it the *learned* gradient that helps?
-CONTROLS = (Candidate("frozen random bridge", dab.Bridge, approximator="dense", approximator_options={"frozen": True}),)
+# Not to be advised, but rows of the atlas: is the *learned* gradient what helps, is a correction without bias better?
+CONTROLS = (
+    Candidate(
+        "corrected bridge, unbiased",
+        dab.CorrectedBridge,
+        knob=Knob("sigma", (0.3, 0.6)),
+        options={"form": "lax", "weight": 1.0},
+        takes="in_shape",
+    ),
+    Candidate("frozen random bridge", dab.Bridge, approximator="dense", approximator_options={"frozen": True}),
+)
 BY_NAME = {candidate.name: candidate for candidate in (*CANDIDATES, *CONTROLS)}

@@ -84,6 +84,7 @@ OURS = "corrected bridge"
 # Rows are the names of dab.advise.candidates, which says the same by looking at the function itself (a test compares).
 ROWS: Mapping[str, Callable[[Function], bool]] = {
     OURS: everywhere,
+    "corrected bridge, unbiased": everywhere,
     "fitted bridge": everywhere,
     "matched bridge": has_form,
     "relaxation": has_form,
