@@ -6,6 +6,7 @@ y, penalty = bridge(z)                      # or y = dab.inline(bridge)(z), in n
 
 from dab import approximators, estimators, hard
 from dab.bridge import Bridge
+from dab.corrected import CorrectedBridge
 from dab.estimators import NoHard, StraightThrough, TrueGradient
 from dab.fitted import FittedBridge
 from dab.inline import inline
@@ -14,6 +15,7 @@ from dab.strip import strip
 __version__ = "0.1.0"
 __all__ = [
     "Bridge",
+    "CorrectedBridge",
     "FittedBridge",
     "NoHard",
     "StraightThrough",

@@ -119,11 +119,7 @@ class Bridge(nn.Module):
             return h, zero_penalty(z)
         with full_precision(z):
             to_z, to_penalty = self._soft(z.to(working_dtype(z)))
-            if to_z.shape != h.shape:
-                raise ValueError(
-                    f"the approximator returned {list(to_z.shape)} and the hard function {list(h.shape)} for an input "
-                    f"{list(z.shape)}: give the approximator the output shape {list(h.shape[1:])}"
-                )
+            check_shape(to_z, h, z)
             penalty = self.gamma * LOSSES[self.loss](_units(to_penalty), _units(h.to(to_penalty.dtype)))
         return value_with_gradient(h, gradient_of=to_z), penalty
 
@@ -156,6 +152,15 @@ class Bridge(nn.Module):
         # A hard function that is not a module would not show otherwise.
         name = "" if isinstance(self.hard, nn.Module) else f"hard={getattr(self.hard, '__name__', self.hard)!s}, "
         return f"{name}gamma={self.gamma:g}, routing={self.routing}, loss={self.loss}"
+
+
+def check_shape(s: Tensor, h: Tensor, z: Tensor) -> None:
+    """Refuse an approximator whose output has not the shape of the hard function's."""
+    if s.shape != h.shape:
+        raise ValueError(
+            f"the approximator returned {list(s.shape)} and the hard function {list(h.shape)} for an input "
+            f"{list(z.shape)}: give the approximator the output shape {list(h.shape[1:])}"
+        )
 
 
 def _without_parameter_gradient(module: nn.Module, x: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import torch
 from torch import Tensor, nn
 
-from dab.bridge import Bridge
+from dab.bridge import Bridge, check_shape
 from dab.estimators.traits import Calls
 from dab.pooled import pooled
 from dab.precision import full_precision, working_dtype
@@ -84,11 +84,19 @@ class FittedBridge(Bridge):
             x = z.to(working_dtype(z))
             if torch.is_grad_enabled() or "seen" not in self._buffers:
                 self._fit(x.detach(), h.to(x.dtype))
-            # Copies, because the next forward changes the parameters in place, perhaps before this one's backward.
-            phi = {name: p.clone() for name, p in parameters_by_name(self._net()).items()}
-            standard = call_with(self._net(), phi, (x - self.mean_z) / self._std("z"))
-            s = standard * self._std("h") + self.mean_h
+            s = self._stand_in(x)
         return value_with_gradient(h, gradient_of=s), zero_penalty(z)
+
+    def _stand_in(self, x: Tensor) -> Tensor:
+        """What has the gradient that is passed on.  [B, ...] → [B, ...]"""
+        return self._imitation()(x)
+
+    def _imitation(self) -> Callable[[Tensor], Tensor]:
+        """The approximator as it is now, between inputs and outputs as they come."""
+        # Copies, because the next forward changes all of this in place, perhaps before this one's backward.
+        phi = {name: p.clone() for name, p in parameters_by_name(self._net()).items()}
+        (mean_z, std_z), (mean_h, std_h) = ((getattr(self, f"mean_{n}").clone(), self._std(n)) for n in "zh")
+        return lambda x: call_with(self._net(), phi, (x - mean_z) / std_z) * std_h + mean_h
 
     @torch.no_grad()
     def _fit(self, z: Tensor, h: Tensor) -> None:
@@ -119,11 +127,18 @@ class FittedBridge(Bridge):
         self.register_buffer("misfit", z.new_ones(()))
 
     def _track(self, z: Tensor, h: Tensor) -> None:
-        """Running means; a plain average until there is enough to forget."""
-        rate = (1 / (self.seen / len(z) + 1)).clamp(min=self.momentum).to(z.dtype)
+        """Running means; plain averages until there is enough to forget."""
+        rate = self._rate(self.updates // self.fits).to(z.dtype)
         for name, t in (("z", z), ("h", h)):
-            getattr(self, f"mean_{name}").lerp_(t.mean(0), rate)
-            getattr(self, f"square_{name}").lerp_(t.square().mean(0), rate)
+            self._track_one(name, t, rate)
+
+    def _track_one(self, name: str, t: Tensor, rate: Tensor) -> None:
+        getattr(self, f"mean_{name}").lerp_(t.mean(0), rate)
+        getattr(self, f"square_{name}").lerp_(t.square().mean(0), rate)
+
+    def _rate(self, steps: Tensor) -> Tensor:
+        """How much of a running mean is this step's, after so many others."""
+        return (1 / (steps + 1)).clamp(min=self.momentum)
 
     def _std(self, name: str) -> Tensor:
         variance = getattr(self, f"square_{name}") - getattr(self, f"mean_{name}").square()
@@ -131,6 +146,7 @@ class FittedBridge(Bridge):
         return std.clamp(min=_NARROW) if std.dim() == 0 else torch.maximum(std, _NARROW + _NARROW * std.max())
 
     def _remember(self, z: Tensor, h: Tensor) -> None:
+        z, h = z[-len(self.past_z) :], h[-len(self.past_z) :]  # a batch may be larger than all that is kept
         rows = (self.seen + torch.arange(len(z), device=z.device)) % len(self.past_z)
         self.past_z.index_copy_(0, rows, z)
         self.past_h.index_copy_(0, rows, h)
@@ -151,7 +167,9 @@ class FittedBridge(Bridge):
         x, target = (z - self.mean_z) / self._std("z"), (h - self.mean_h) / self._std("h")
         with torch.enable_grad():
             net.requires_grad_()
-            loss = (net(x) - target).square().mean()
+            s = net(x)
+            check_shape(s, target, z)
+            loss = (s - target).square().mean()
             gradients = torch.autograd.grad(loss, list(net.parameters()))
             net.requires_grad_(False)
         self.misfit.copy_(loss.detach())

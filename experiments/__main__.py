@@ -4,6 +4,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import partial
 
 from experiments import report
 from experiments.checkout import checkout, has_uncommitted_code
@@ -75,13 +76,15 @@ def wrote(scale: str, store: Store) -> int:
 def _run(arguments: argparse.Namespace, cells: Sequence[Cell], store: Store) -> int:
     """From a checkout of the last commit; what is only a try (scale=smoke) from the files as they are."""
     from experiments.campaign import HERE, Campaign
+    from experiments.workers import Workers
 
     study, scale = report.STUDIES[arguments.study], arguments.scale
     records, is_try = store.records(study, scale), arguments.scale == "smoke"
     with nullcontext(HERE) if is_try else checkout(ROOT, RUNS / "checkouts") as code:
         if code.commit and has_uncommitted_code(ROOT):
             print(f"running commit {code.commit[:7]}; uncommitted changes are not in it", flush=True)
-        campaign = Campaign(cells, scale, records, arguments.jobs, code, arguments.only_dirty, store.runs)
+        kind = partial(Workers, study.name) if study.work else Campaign
+        campaign = kind(cells, scale, records, arguments.jobs, code, arguments.only_dirty, store.runs)
         if campaign.waiting:
             known = seconds_of(study.cells(scale), records, OWN.records(study, scale))
             print(estimate(campaign.waiting, arguments.jobs, known), flush=True)

@@ -51,6 +51,11 @@ class Figure(ABC):
         """Where it is, seen from the page."""
         return f"figures/{self.name}.png"
 
+    @property
+    @abstractmethod
+    def drawn_by(self) -> Path:
+        """The file whose code draws it: a change there draws it anew."""
+
     @abstractmethod
     def draw(self, path: Path) -> None: ...
 

@@ -28,6 +28,10 @@ class Lines(Figure):
     levels: Mapping[str, float] = field(default_factory=dict)
     axis: Mapping[str, Any] = field(default_factory=dict)  # xlim, ylim, xscale, ...
 
+    @property
+    def drawn_by(self) -> Path:
+        return DRAWING
+
     def draw(self, path: Path) -> None:
         from experiments.drawing import draw_lines  # here: matplotlib is slow to load, and mostly nothing is drawn
 
@@ -96,7 +100,7 @@ def framed(series: Mapping[str, Band], always: str) -> tuple[dict[str, Band], tu
 
 def fingerprint(figure: Figure) -> str:
     """Of all that the picture shows and of the code that draws it."""
-    return hashlib.sha256(repr(figure).encode() + DRAWING.read_bytes()).hexdigest()[:16]
+    return hashlib.sha256(repr(figure).encode() + figure.drawn_by.read_bytes()).hexdigest()[:16]
 
 
 def draw_changed(figures: Iterable[Figure], folder: Path) -> None:

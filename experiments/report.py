@@ -7,6 +7,7 @@ from pathlib import Path
 
 from experiments import (
     ablation,
+    atlas,
     binarized,
     classification,
     imagenet,
@@ -30,6 +31,7 @@ ALL = (
     imagenet.STUDY,
     classification.STUDY,
     ablation.STUDY,
+    atlas.STUDY,
 )
 STUDIES: dict[str, Study] = {study.name: study for study in ALL}
 START, END = "<!-- results, generated -->", "<!-- end of results -->"

@@ -29,6 +29,9 @@ def _composed(scale: str, overrides: tuple[str, ...]) -> dict[str, Any]:
 
 def state(cell: Cell, scale: str, records: Records, runs: Path | None = None) -> str:
     """done | stale (its configuration has changed since) | running | interrupted | failed | missing"""
+    if cell.identity:
+        known = records.of(cell)
+        return "missing" if known is None else "done" if known["hash"] == cell.identity else "stale"
     record, run = records.of(cell), run_of(cell, scale, runs)
     if record is not None:
         return "done" if record["hash"] == run.hash else "stale"

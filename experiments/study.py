@@ -24,7 +24,8 @@ Record = dict[str, Any]
 class Cell:
     """One run of a study: where it stands in the table, and the command line that makes it.
 
-    `variant` is another training of the same place, e.g. "long".
+    `variant` is another training of the same place, e.g. "long". A cell that is no run of train.py brings its own
+    `identity`: a hash of what defines its numbers.
     """
 
     row: str
@@ -32,6 +33,7 @@ class Cell:
     seed: int
     overrides: tuple[str, ...]
     variant: str = ""
+    identity: str = ""
 
     @property
     def id(self) -> str:
@@ -69,12 +71,14 @@ class Study:
     """A name, the cells of a scale, and what is said of their results.
 
     `render(results)` is the study's section of the results page; `headline(results)` its table in the README.
+    `work(cell, scale)` makes a cell's record in seconds, where no run of train.py does.
     """
 
     name: str
     cells: Callable[[str], Sequence[Cell]]
     render: Callable[[Results], list[Part]]
     headline: Callable[[Results], Table]
+    work: Callable[[Cell, str], Record] | None = None
 
 
 class Records:

@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 
 from dab.engine.config import LoggerSchema, PathsSchema, Schema, TrainerSchema
 from dab.engine.targets import COMPONENTS, settable
-from dab.ranges import Constraint, NotEmpty, OneOf, Printable, Range, hints_of, Text
+from dab.ranges import Constraint, NotEmpty, OneOf, Printable, Range, Text, hints_of
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
 

@@ -59,7 +59,7 @@ def test_two_workers_train_control_variates_of_two_layers(tmp_path, config) -> N
 
 def test_two_workers_fit_one_approximator_and_examine_whole_splits(tmp_path, config) -> None:
     """A bridge that is fitted in the forward pass: were the workers' approximators to part, the run would fail."""
-    made = config("experiment=representation/fashion_mnist", "estimator=fitted", "model.bpp=0.5", "trainer.steps=12")
+    made = config("experiment=representation/fashion_mnist", "estimator=corrected", "model.bpp=0.5", "trainer.steps=12")
     assert run_workers(made, tmp_path) == [0, 0]
     metrics = read_json(only_run(tmp_path) / "result.json")["metrics"]
     assert metrics["test/nominal_bits"] == 32 and metrics["test/distinct_codes"] > 1 and 0 < metrics["test/probe"] < 1

@@ -150,9 +150,10 @@ def test_every_committed_record_belongs_to_a_cell_and_is_a_finished_run() -> Non
         for path in (ROOT / "results" / name / "cpu").glob("*.json"):
             assert path.stem in known, f"{path.name} belongs to no cell"
             record = json.loads(path.read_text())
-            assert record["scale"] == "cpu" and record["metrics"] and record["curve"]
+            assert record["scale"] == "cpu" and record["metrics"]
             assert path.stat().st_size < 100_000
-            assert record["config"]["paths"] == {"runs": "runs", "data": "data"}
+            if study.work is None:
+                assert record["curve"] and record["config"]["paths"] == {"runs": "runs", "data": "data"}
             assert not re.search(r"[ =\"](/[a-z]+){2}", path.read_text()), f"{path.name} has a path of a machine"
 
 

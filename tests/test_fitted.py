@@ -152,14 +152,17 @@ def test_evaluation_and_a_stripped_copy_keep_nothing() -> None:
 def test_senseless_options_are_refused(options) -> None:
     with pytest.raises(ValueError, match="must be"):
         bridge(**options)
+    with pytest.raises(ValueError, match="give the approximator the output shape"):
+        dab.FittedBridge(counts, Dense((16,), (1,)))(torch.randn(4, 16))
     with pytest.raises(ValueError, match="no parameter to train"):
         dab.FittedBridge(counts, Dense((16,), (8,)).requires_grad_(False))
 
 
-def test_the_engine_trains_it_and_resumes_exactly(config, tmp_path) -> None:
+@pytest.mark.parametrize("estimator", ["fitted", "corrected"])
+def test_the_engine_trains_it_and_resumes_exactly(estimator, config, tmp_path) -> None:
     """Through the engine: not in the model's optimizer, and an interrupted run ends where a whole one does."""
     common = [
-        "estimator=fitted",
+        f"estimator={estimator}",
         "data.valid_size=64",
         "data.test_size=64",
         "trainer.steps=10",

@@ -17,14 +17,14 @@ FILES = sorted((ROOT / "dab").rglob("*.py")) + sorted((ROOT / "experiments").rgl
 # A file may import from its own layer and from those below it.
 LAYERS = [
     {"experiments"},
-    {"dab.predict", "dab.measure", "dab.compress"},
+    {"dab.predict", "dab.measure", "dab.compress", "dab.advise"},
     {"dab.engine"},
     {"dab.tasks"},
     {"dab.models", "dab.data", "dab.metrics"},
     {"dab.estimators", "dab.bridge", "dab.strip", "dab.hard", "dab.approximators", "dab.activations", "dab.choice"}
     | {"dab.ranges"}
     | {"dab.precision", "dab.surrogate", "dab.keys", "dab.nets", "dab.stateless", "dab.inline", "dab.fitted"}
-    | {"dab.pooled"},
+    | {"dab.corrected", "dab.pooled"},
 ]
 
 

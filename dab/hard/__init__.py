@@ -15,8 +15,8 @@ input, for every estimator alike. The ones here are modules, one file each, and 
     sense                       "min" for a solver that minimises <z, y> over its outputs y (a shortest path), "max"
                                 where a larger input makes a larger output, which is taken for granted
 
-Your own function needs none of them: `out_shape` below finds the shape by trying it, and `acts_on_units` whether it
-treats every unit alike and alone.
+Your own function needs none of them: `out_shape` below finds the shape by trying it, `acts_on_units` whether it
+treats every unit alike and alone, and `acts_on_rows` whether every sample.
 
 NaN comes out as NaN, never as a code: where a unit, or what it is compared with, is NaN, so is the output (Sort and
 TopK put NaN last and first, k-means loses the coordinates it touches). A broken encoder shows in the loss.
@@ -38,7 +38,7 @@ from dab.hard.staircase import Staircase
 from dab.hard.threshold import Threshold
 from dab.hard.topk import TopK
 from dab.hard.topk_mask import TopKMask
-from dab.hard.trial import acts_on_units, out_shape
+from dab.hard.trial import acts_on_rows, acts_on_units, out_shape
 
 __all__ = [
     "Argmax",
@@ -58,6 +58,7 @@ __all__ = [
     "Threshold",
     "TopK",
     "TopKMask",
+    "acts_on_rows",
     "acts_on_units",
     "out_shape",
 ]

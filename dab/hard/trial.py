@@ -11,6 +11,7 @@ from dab.surrogate import call_hard
 
 Hard = Callable[[Tensor], Tensor]
 ROWS = 32  # samples of a probe
+ALONE = 4  # samples that are tried one by one
 
 
 def out_shape(hard: Hard, in_shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -35,6 +36,18 @@ def acts_on_units(hard: Hard, in_shape: tuple[int, ...]) -> bool:
     try:
         return _units_stay_apart(hard, tuple(in_shape)) and _units_are_alike(hard, tuple(in_shape))
     except Exception:  # whatever somebody's function does with a probe: nothing was promised to it
+        return False
+
+
+def acts_on_rows(hard: Hard, z: Tensor) -> bool:
+    """Whether a sample's output does not depend on the others of its batch, by trying some of these alone.
+
+    What draws its output counts as one that depends: the noise of a sample may well be another in another batch.
+    """
+    try:
+        together = _tried(hard, z)[:ALONE]
+        return torch.allclose(torch.cat([_tried(hard, row) for row in z[:ALONE].split(1)]), together, equal_nan=True)
+    except Exception:  # one that needs several samples, say
         return False
 
 
