@@ -36,8 +36,9 @@ class CorrectedBridge(FittedBridge):
         linear      J_s(z)'g        +  weight · <d(h) - J_s(z)e, g> noise / step
 
     With weight 1 `lax` and `linear` are unbiased for the gradient of smoothed h, the mean of h(z + e), whatever s is;
-    `here` is off by  J_s(z) - mean of J_s(z + e),  and yet trained better in first trials. A lower weight adds its share of
-    the bias of s, in all three. With pairs = 0 they are the fitted bridge. y is `hard(z)` bit for bit, not smoothed.
+    `here` is off by  J_s(z) - mean of J_s(z + e),  and yet trained better in first trials. A lower weight adds its
+    share of the bias of s, in all three. With pairs = 0 they are the fitted bridge. y is `hard(z)` bit for bit, not
+    smoothed.
 
     The pairs are kept as past pairs, for the fits of later steps: in this step's they would make s depend on the noise.
     They are one call of 2 pairs · B rows where a sample's output does not depend on the others of its batch (which is
@@ -47,8 +48,8 @@ class CorrectedBridge(FittedBridge):
     pairs       antithetic ones for each sample and step; 0: none
     sigma       of the noise, in standard deviations of each unit
     weight      of the correction: a number, or "earned": the running share of the pairs' differences d(h) that s leaves
-                unexplained, at most 1. With 0 the pairs serve the fits alone: with more fits the better choice in trials
-                of few samples, parity of signs excepted (conf/estimator/auto.yaml)
+                unexplained, at most 1. With 0 the pairs serve the fits alone: with more fits the better choice in
+                trials of few samples, parity of signs excepted (conf/estimator/auto.yaml)
     form        here | lax | linear
     past        how many batches of pairs are kept; a step brings 1 + 2 pairs of them
 
