@@ -17,7 +17,6 @@ from dab.hard import acts_on_rows
 from dab.pooled import pooled
 from dab.surrogate import hard_value
 
-WEIGHTS = ("auto", "earned")
 FORMS = ("here", "lax", "linear")
 _FLAT = 0.05  # least deviation of an input, of that of all: a unit that never moves is moved too, and by little
 
@@ -37,8 +36,9 @@ class CorrectedBridge(FittedBridge):
         linear      J_s(z)'g        +  weight · <d(h) - J_s(z)e, g> noise / step
 
     With weight 1 `lax` and `linear` are unbiased for the gradient of smoothed h, the mean of h(z + e), whatever s is;
-    `here` is off by  J_s(z) - mean of J_s(z + e),  and yet trained better in trials. A lower weight adds its share of
-    the bias of s, in all three. With pairs = 0 they are the fitted bridge. y is `hard(z)` bit for bit, not smoothed.
+    `here` is off by  J_s(z) - mean of J_s(z + e),  and yet trained better in first trials. A lower weight adds its
+    share of the bias of s, in all three. With pairs = 0 they are the fitted bridge. y is `hard(z)` bit for bit, not
+    smoothed.
 
     The pairs are kept as past pairs, for the fits of later steps: in this step's they would make s depend on the noise.
     They are one call of 2 pairs · B rows where a sample's output does not depend on the others of its batch (which is
@@ -47,9 +47,9 @@ class CorrectedBridge(FittedBridge):
     hard, approximator, in_shape, lr, fits, momentum    as for FittedBridge
     pairs       antithetic ones for each sample and step; 0: none
     sigma       of the noise, in standard deviations of each unit
-    weight      of the correction: a number; "earned": the running share of the pairs' differences d(h) that s leaves
-                unexplained, at most 1; "auto": earned where h changes the shape, 0 where it keeps it (there s is seldom
-                what is missing, and the correction's noise cost more than it brought: the pairs then serve the fits)
+    weight      of the correction: a number, or "earned": the running share of the pairs' differences d(h) that s leaves
+                unexplained, at most 1. With 0 the pairs serve the fits alone: with more fits the better choice in
+                trials of few samples, parity of signs excepted (conf/estimator/auto.yaml)
     form        here | lax | linear
     past        how many batches of pairs are kept; a step brings 1 + 2 pairs of them
 
@@ -64,7 +64,7 @@ class CorrectedBridge(FittedBridge):
         approximator: nn.Module | None = None,
         pairs: int = 2,
         sigma: float = 0.3,
-        weight: float | str = "auto",
+        weight: float | str = "earned",
         form: str = "here",
         lr: float = 3e-3,
         fits: int = 4,
@@ -78,10 +78,8 @@ class CorrectedBridge(FittedBridge):
                 "pairs must be >= 0, sigma > 0 and past at least the 1 + 2 pairs batches of one step, given "
                 f"pairs={pairs}, sigma={sigma}, past={past}"
             )
-        if isinstance(weight, str):
-            one_of("weight, where it is no number,", weight, WEIGHTS)
-        elif not 0 <= weight < float("inf"):
-            raise ValueError(f"weight must be {' or '.join(WEIGHTS)}, or a number >= 0, given {weight}")
+        if weight != "earned" and (isinstance(weight, str) or not 0 <= weight < float("inf")):
+            raise ValueError(f"weight must be earned or a number >= 0, given {weight}")
         self.pairs, self.sigma, self.weight, self.form = pairs, sigma, weight, one_of("form", form, FORMS)
         self._at_once: bool | None = None  # whether the pairs can be one call; None: not yet tried
 
@@ -103,7 +101,8 @@ class CorrectedBridge(FittedBridge):
         s = imitation(around.flatten(0, 1)).view_as(h)  # [2K, B, ...]
         of_h, of_s = half_difference(h), half_difference(s.detach())  # [K, B, ...]
         self._keep(around.detach(), h, of_h, of_s)
-        slopes = self._weight(keeps_shape=x.shape == h.shape[1:]) * noise / step  # [K, B, ...]
+        weight = self.unexplained if isinstance(self.weight, str) else self.weight
+        slopes = weight * noise / step  # [K, B, ...]
         if self.form == "lax":
             return s.mean(0) + along(slopes, of_h - of_s, x)
         if self.form == "here":
@@ -111,11 +110,6 @@ class CorrectedBridge(FittedBridge):
         # The gradient that s passes back loses what the pairs measure: J_s(z)e is never computed.
         measured = along(slopes, step * noise, x)
         return imitation(x - (measured - measured.detach())) + along(slopes, of_h, x)
-
-    def _weight(self, keeps_shape: bool) -> Tensor | float:
-        if not isinstance(self.weight, str):
-            return self.weight
-        return 0.0 if keeps_shape and self.weight == "auto" else self.unexplained
 
     def _step(self) -> Tensor:
         """Standard deviation of the noise, for each unit.  [...]"""
