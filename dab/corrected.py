@@ -7,17 +7,18 @@ vector-Jacobian product of a layer).
 """
 
 from collections.abc import Callable
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from dab.choice import one_of
+from dab.estimators.traits import Calls
 from dab.fitted import FittedBridge
 from dab.hard import acts_on_rows
 from dab.pooled import pooled
+from dab.ranges import Count, CountOr0, NotNegative, Positive, ShareAbove0, ranged
 from dab.surrogate import hard_value
 
-FORMS = ("here", "lax", "linear")
 _FLAT = 0.05  # least deviation of an input, of that of all: a unit that never moves is moved too, and by little
 
 
@@ -58,30 +59,30 @@ class CorrectedBridge(FittedBridge):
 
     squares: Tensor  # running ones of d(h) - d(s) and of d(h), for each output  [2, ...]
 
+    @ranged
     def __init__(
         self,
         hard: Callable[[Tensor], Tensor],
         approximator: nn.Module | None = None,
-        pairs: int = 2,
-        sigma: float = 0.3,
-        weight: float | str = "earned",
-        form: str = "here",
-        lr: float = 3e-3,
-        fits: int = 4,
-        past: int = 40,
-        momentum: float = 0.01,
+        pairs: CountOr0 = 2,
+        sigma: Positive = 0.3,
+        weight: NotNegative | Literal["earned"] = "earned",
+        form: Literal["here", "lax", "linear"] = "here",
+        lr: Positive = 3e-3,
+        fits: Count = 4,
+        past: Count = 40,
+        momentum: ShareAbove0 = 0.01,
         in_shape: tuple[int, ...] | None = None,
     ) -> None:
         super().__init__(hard, approximator, lr, fits, past, momentum=momentum, in_shape=in_shape)
-        if not (pairs >= 0 and sigma > 0 and past >= 1 + 2 * pairs):
-            raise ValueError(
-                "pairs must be >= 0, sigma > 0 and past at least the 1 + 2 pairs batches of one step, given "
-                f"pairs={pairs}, sigma={sigma}, past={past}"
-            )
-        if weight != "earned" and (isinstance(weight, str) or not 0 <= weight < float("inf")):
-            raise ValueError(f"weight must be earned or a number >= 0, given {weight}")
-        self.pairs, self.sigma, self.weight, self.form = pairs, sigma, weight, one_of("form", form, FORMS)
+        if past < 1 + 2 * pairs:
+            raise ValueError(f"past must hold the 1 + 2 pairs batches of one step, {1 + 2 * pairs}, given {past}")
+        self.pairs, self.sigma, self.weight, self.form = pairs, sigma, weight, form
         self._at_once: bool | None = None  # whether the pairs can be one call; None: not yet tried
+
+    @property
+    def calls(self) -> Calls:
+        return Calls(1 + 2 * self.pairs)
 
     @property
     def unexplained(self) -> Tensor:
