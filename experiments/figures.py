@@ -42,6 +42,10 @@ class Lines(Figure):
 class Kept(Figure):
     """A picture that a script has drawn from trained weights, which are too large to be kept with the records."""
 
+    @property
+    def drawn_by(self) -> Path:
+        return Path(__file__)
+
     def draw(self, path: Path) -> None:
         """It is there, or the page does not show it."""
 
