@@ -23,11 +23,15 @@ from omegaconf import DictConfig
 
 from dab.engine.compose import check_sweep, resolve, settle
 from dab.engine.config import ConfigError
-from dab.engine.launch import BUSY, FAILED, launch
+from dab.engine.launch import BUSY, CHANGED, FAILED, launch
 from dab.engine.run import Run
 
 CONF = Path(__file__).resolve().parent / "conf"
 INTERRUPTED = 128  # exit codes from here on: 128 + the signal
+REASONS = {
+    BUSY: "another process is training it",
+    CHANGED: "it was trained with other code or options (force=true or resume=anyway)",
+}
 failures: list[str] = []  # of this process's part of a sweep
 
 
@@ -47,8 +51,7 @@ def job(cfg: DictConfig) -> float:
             sys.exit(code)
         run = Run(config)
         if code:
-            busy = "another process is training it"
-            reason = busy if code == BUSY else run.status.get("message", f"exit code {code}")
+            reason = REASONS.get(code) or run.status.get("message", f"exit code {code}")
         elif run.result is not None:
             value = run.result["best"]["value"]
     except ConfigError as error:

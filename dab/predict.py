@@ -13,8 +13,10 @@ from safetensors.torch import load_file
 
 from dab.data.dataset import Dataset
 from dab.engine.build import build_task
+from dab.engine.checkpoint import digest
 from dab.engine.config import ConfigError
 from dab.engine.records import read_json
+from dab.engine.storage import Unusable
 from dab.strip import strip
 from dab.tasks.task import Task
 
@@ -24,8 +26,8 @@ def record(run_dir: Path) -> dict[str, Any]:
     path = run_dir / "result.json"
     try:
         result = read_json(path)
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged ({error}): give the directory of a finished run") from error
+    except Unusable as error:
+        raise ValueError(str(error)) from error
     if result is None:
         raise FileNotFoundError(f"{run_dir} holds no result.json: give the directory of a finished run")
     if missing := {"config", "input_shape", "hash"}.difference(result):
@@ -53,6 +55,9 @@ def load(run_dir: Path, data: Dataset | None = None) -> Task:
     except (SafetensorError, RuntimeError) as error:
         reason = " ".join(str(error).split())
         raise ValueError(f"{weights} does not hold the weights of this run's model: {reason}") from error
+    found = digest(task.model.state_dict())
+    if result.get("weights", found) != found:
+        raise ValueError(f"{weights} has changed since the run ended: the same training with force=true makes it again")
     return task
 
 

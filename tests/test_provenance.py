@@ -84,13 +84,14 @@ def test_code_that_changes_under_a_run_is_in_its_record(change, git, config, mon
     assert found["end"]["commit"] == git("rev-parse", "HEAD") and found["end"]["dirty"] is (change is edit)
 
 
-def test_a_run_resumed_from_another_commit_says_so_even_if_it_ends_at_the_first(git, tmp_path) -> None:
+def test_a_run_resumed_from_another_commit_says_so_even_if_it_ends_at_the_first(git, config, tmp_path) -> None:
+    made = config()
     first = git("rev-parse", "HEAD")
-    provenance.note_start(tmp_path)
-    provenance.note_start(tmp_path)
+    provenance.note_start(tmp_path, made)
+    provenance.note_start(tmp_path, made)
     assert provenance.whole(tmp_path)["changed"] is False
     git("commit", "--allow-empty", "-qm", "two")
-    provenance.note_start(tmp_path)
+    provenance.note_start(tmp_path, made)
     second = git("rev-parse", "HEAD")
     git("checkout", "-q", first)
     found = provenance.whole(tmp_path)

@@ -63,6 +63,7 @@ class Schema:
     scale: str = MISSING
     dry_run: bool = False
     force: bool = False
+    resume: str = "exact"
     budget: dict[str, Any] = field(default_factory=dict)
     paths: PathsSchema = field(default_factory=PathsSchema)
     trainer: TrainerSchema = field(default_factory=TrainerSchema)
@@ -93,6 +94,8 @@ def plain(cfg: DictConfig) -> dict[str, Any]:
     _check_trainer(resolved["trainer"])
     if resolved["logger"]["mode"] not in (modes := ("auto", "online", "offline", "disabled")):
         raise ConfigError(f"logger.mode is {resolved['logger']['mode']!r}; choose from {', '.join(modes)}")
+    if resolved["resume"] not in (ways := ("exact", "anyway")):
+        raise ConfigError(f"resume is {resolved['resume']!r}; choose from {', '.join(ways)}")
     return resolved
 
 
