@@ -52,7 +52,7 @@ def load(run_dir: Path, data: Dataset | None = None) -> Task:
         raise FileNotFoundError(f"{run_dir} holds no {weights.name}: the same training with force=true makes it again")
     try:
         task.model.load_state_dict(load_file(weights))
-    except (SafetensorError, RuntimeError) as error:
+    except (SafetensorError, RuntimeError, OSError) as error:
         reason = " ".join(str(error).split())
         raise ValueError(f"{weights} does not hold the weights of this run's model: {reason}") from error
     found = digest(task.model.state_dict())

@@ -25,7 +25,7 @@ from experiments.study import ROOT, RUNS, Cell, Record, Records
 DATA = ROOT / "data"
 HERE = Checkout(ROOT)
 POLL_SECONDS = 0.2
-PR_SET_PDEATHSIG = 1  # of Linux's prctl.h
+LIBC, PR_SET_PDEATHSIG = ctypes.CDLL(None), 1  # the number is from Linux's prctl.h
 
 
 class Campaign:
@@ -126,7 +126,7 @@ class Campaign:
 def _stop_with_parent() -> None:
     """In a run, before it starts: be asked to stop when the campaign is gone, even if that was killed. Linux only."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _outcome(record: Record) -> str:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from dab.engine.storage import Unusable, told
 
-NAME, PREVIOUS = "checkpoint.pt", "checkpoint.previous.pt"
+NAME, PREVIOUS, DAMAGED = "checkpoint.pt", "checkpoint.previous.pt", "checkpoint.damaged.pt"
 
 
 def replace(path: Path, write: Callable[[Path], object]) -> None:
@@ -79,12 +79,20 @@ def load(folder: Path, device: torch.device, check: Callable[[dict[str, Any]], N
         try:
             state = _read(path, device)
             check(state)
+            if path != found[0]:
+                _set_aside(found[0])
             return state
         except Exception as error:  # a torn file fails in many ways; all of them mean: not this one
             print(f"{path} cannot be used ({type(error).__name__}: {error}); trying the one before it", flush=True)
     if found:
         raise Unusable(f"no checkpoint in {folder} can be used; `force=true` starts the run over")
     return None
+
+
+def _set_aside(path: Path) -> None:
+    """The next save keeps the newest as the one before it: that must not be the one which cannot be used."""
+    with contextlib.suppress(OSError):  # another worker was faster
+        os.replace(path, path.with_name(DAMAGED))
 
 
 def _read(path: Path, device: torch.device) -> dict[str, Any]:

@@ -84,7 +84,7 @@ def record(loop: Loop, metrics: dict[str, float], rows: list[dict[str, Any]], mo
 
     weights     the sha256 of what is in model.safetensors
     resumed     the steps at which the training was taken up again: none, if it is of one piece
-    lost_rows   of metrics.jsonl, by damage: `curve` lacks them
+    damage      to metrics.jsonl, and so to `curve`, in between
     """
     job, config, workers = loop.job, loop.run.config, loop.workers
     spent, samples = loop.watch.read(), loop.steps * config["trainer"]["batch_size"]
@@ -98,7 +98,7 @@ def record(loop: Loop, metrics: dict[str, float], rows: list[dict[str, Any]], mo
         "best": {"metric": select, **loop.best.entry()},
         "weights": digest(model.state_dict()),
         "resumed": loop.resumed,
-        "lost_rows": loop.lost_rows,
+        "damage": loop.damage,
         "steps": loop.steps,
         "samples": samples,
         "seconds": round(loop.elapsed(), 3),

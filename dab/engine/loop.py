@@ -52,7 +52,7 @@ class Loop:
         self.bad = torch.zeros((), dtype=torch.bool, device=workers.device)
         self.metrics: Metrics | None = None
         self.resumed: list[int] = []  # the steps at which this training was taken up again
-        self.lost_rows = 0  # of metrics.jsonl, by damage
+        self.damage: list[str] = []  # what was found out about metrics.jsonl then
 
     @property
     def parameters(self) -> list[nn.Parameter]:
@@ -198,8 +198,8 @@ class Loop:
             "watch": self.watch.read(),
             "pending_evaluation": self.pending_evaluation,
             "resumed": self.resumed,
-            "rows": self.metrics.rows if self.metrics else 0,
-            "lost_rows": self.lost_rows,
+            "log": self.metrics.state() if self.metrics else None,
+            "damage": self.damage,
         }
 
     def _resume(self) -> None:
@@ -218,7 +218,7 @@ class Loop:
             self.metrics = Metrics(path, self.step, keep_evaluation=not self.pending_evaluation)
             if state is not None:
                 print(f"resuming at step {self.step:,} of {self.steps:,}", flush=True)
-                self._count_rows(self.metrics, state.get("rows", 0))
+                self._look_at_log(self.metrics, state.get("log"))
 
     def _restore(self, state: dict[str, Any]) -> None:
         self.job.task.load_state_dict(state["task"])
@@ -227,9 +227,10 @@ class Loop:
         self.step, self.seconds = state["step"], state["seconds"]
         self.best = Best.restored(state["best"], self.workers)
         self.pending_evaluation, self.watch = state["pending_evaluation"], Stopwatch(**state["watch"])
-        self.resumed, self.lost_rows = [*state.get("resumed", []), self.step], state.get("lost_rows", 0)
+        self.resumed, self.damage = [*state.get("resumed", []), self.step], state.get("damage", [])
 
-    def _count_rows(self, metrics: Metrics, expected: int) -> None:
-        if lost := max(expected - metrics.rows, 0):
-            self.lost_rows += lost
-            print(f"{metrics.path} has lost {lost} of {expected} rows: the record will lack them", flush=True)
+    def _look_at_log(self, metrics: Metrics, log: dict[str, Any] | None) -> None:
+        """log: as the checkpoint remembers it; those of older versions do not"""
+        if log is not None and (found := metrics.damage(log)):
+            self.damage = [*self.damage, found]
+            print(f"{found} since step {self.step:,}: the training does not depend on them, its curve does", flush=True)

@@ -105,7 +105,7 @@ class Run:
     @property
     def status(self) -> dict[str, Any]:
         try:
-            return read_json(self.dir / "status.json") or {"state": "missing"}
+            return {"state": "unreadable", **(read_json(self.dir / "status.json") or {"state": "missing"})}
         except Unusable as error:
             return {"state": "unreadable", "message": str(error)}
 
@@ -129,7 +129,7 @@ class Run:
             lock.truncate(0)
             lock.write("process {pid} on {host}".format(**_who()))
             lock.flush()
-            for leftover in self.dir.glob("*.tmp"):  # of a process that was killed in the middle of writing
+            for leftover in filter(Path.is_file, self.dir.glob("*.tmp")):  # killed in the middle of writing
                 leftover.unlink()
 
     def is_locked(self) -> bool:

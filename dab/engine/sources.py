@@ -6,7 +6,7 @@ import ast
 import hashlib
 import importlib
 import importlib.util
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +27,8 @@ def in_use(config: dict[str, Any]) -> dict[str, str]:
         if name in found or name in ASIDE or name.partition(".")[0] not in packages:
             continue
         if (path := _file(name)) is not None:
-            source = path.read_bytes()
-            found[name] = hashlib.sha256(source).hexdigest()[:16]
-            names += _imported(name, path, source, packages)
+            found[name], imported = _read(name, path)
+            names += [_home(*pair) for pair in imported if pair[0].partition(".")[0] in packages]
     return dict(sorted(found.items()))
 
 
@@ -38,21 +37,28 @@ def _file(module: str) -> Path | None:
     return Path(spec.origin) if spec is not None and spec.origin is not None and spec.has_location else None
 
 
-def _imported(module: str, path: Path, source: bytes, packages: set[str]) -> Iterator[str]:
+@cache
+def _read(module: str, path: Path) -> tuple[str, list[tuple[str, str]]]:
+    """Its digest, and what it imports: (module, name), or (module, "") for a whole one.
+
+    Once for a process: what is edited meanwhile is not what runs.
+    """
+    source, imported = path.read_bytes(), []
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            imported += [(alias.name, "") for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             base = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
-            if base.partition(".")[0] in packages:
-                yield from (_home(base, alias.name) for alias in node.names)
+            imported += [(base, alias.name) for alias in node.names]
+    return hashlib.sha256(source).hexdigest()[:16], imported
 
 
+@cache
 def _home(module: str, name: str) -> str:
     """Where `from module import name` leads: a package hands on what its files define."""
     spec = importlib.util.find_spec(module)
-    if spec is None or spec.submodule_search_locations is None:
+    if not name or spec is None or spec.submodule_search_locations is None:
         return module
     if importlib.util.find_spec(f"{module}.{name}") is not None:
         return f"{module}.{name}"

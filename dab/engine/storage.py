@@ -16,7 +16,7 @@ REMEDIES = {
     errno.ENOTDIR: ELSEWHERE,
     errno.ENAMETOOLONG: ELSEWHERE,
     errno.EACCES: f"change its permissions, or {ELSEWHERE}",
-    errno.EPERM: f"change its permissions, or {ELSEWHERE}",
+    errno.EPERM: f"change its permissions, start the run over with force=true, or {ELSEWHERE}",
     errno.EISDIR: "remove it, or start the run over with force=true",
 }
 OTHERWISE = "the same command tries again, force=true starts the run over"
