@@ -28,7 +28,8 @@ JOBS = {
     "sorting": f"data.length=3 data.valid_size=300 data.test_size=300 model.widths=[16] seed=1 {TOO_FAR}",
     "density": "experiment=binarized/relax data.dynamic=true model.latents=8 model.encoder=[8] model.decoder=[8] "
     "task.iwae_samples=[2] task.variance_draws=2",
-    "representation": "experiment=representation/fashion_mnist hard=bernoulli estimator=reinmax model.bpp=0.5",
+    "representation": "experiment=representation/fashion_mnist hard=bernoulli estimator=reinmax model.bpp=0.5 "
+    "task.probes=false",
     "classification": "experiment=classification/dense data.cutout=2 data.mixup=0.4 model.widths=[16]",
 }
 OPERATIONS = ("replace", "link", "unlink", "fsync")

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import faults
 import pytest
-from faults import Killed, killed_at_step, outcome, placed
+from faults import Killed, die, injected, killed_at_step, outcome, placed, tear
 
 from dab.engine import checkpoint
 from dab.engine.launch import FAILED, describe, launch
@@ -143,7 +143,7 @@ def test_a_place_where_no_run_can_be_is_told_in_one_line(runs_folder, config, tm
     assert launch(made) == FAILED
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("run failed: ") and "choose another folder with paths.runs=FOLDER" in line
-    assert Run(made).status["state"] == "missing" and "state          missing" in describe(Run(made))
+    assert Run(made).status["state"] in ("missing", "unreadable") and "run directory" in describe(Run(made))
 
 
 @contextlib.contextmanager
@@ -193,3 +193,17 @@ def test_a_read_only_disk_shows_what_is_finished_and_refuses_the_rest(runs, tmp_
         assert launch(placed(runs.made, tmp_path / "disk/cut")) == FAILED
         (line,) = capsys.readouterr().err.splitlines()
         assert "Read-only file system" in line and "paths.runs=FOLDER" in line
+
+
+@pytest.mark.fault
+def test_a_death_while_a_damaged_checkpoint_is_replaced(runs, tmp_path, record_property) -> None:
+    """The one before it is all there is, and must outlive the next save."""
+    numbers = range(12, 24)
+    for number in numbers:
+        shutil.copytree(runs.places["cut"], tmp_path / str(number))
+        made = placed(runs.made, tmp_path / str(number))
+        flipped(Run(made).dir / checkpoint.NAME)
+        with contextlib.suppress(Killed), injected(tmp_path, number, tear if number % 2 else die):
+            launch(made)
+        assert launch(made) == 0 and outcome(made) == runs.wanted
+    record_property("faults", 2 * len(numbers))

@@ -142,13 +142,13 @@ def test_a_run_of_other_code_or_options_is_asked_about(change, named, tmp_path, 
     with contextlib.suppress(Killed), killed_at_step(5):
         launch(made)
     for state in ("half-way", "finished"):
+        capsys.readouterr()
         with change(tmp_path / state, monkeypatch):
             assert launch(made) == CHANGED, state
             said = capsys.readouterr()
             assert named in said.err and "force=true" in said.err and "resume=anyway" in said.err
             assert len(said.err.splitlines()) == 1 and said.out == ""
         assert launch(made) == 0  # as it was: goes on, and is finished
-        capsys.readouterr()
     assert Run(made).result["provenance"]["changed"] is False
     with change(tmp_path / "again", monkeypatch):
         assert launch({**made, "resume": "anyway"}) == 0 and "finished already" in capsys.readouterr().out
