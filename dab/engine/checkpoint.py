@@ -30,14 +30,14 @@ def replace(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def save(folder: Path, state: dict[str, Any]) -> None:
-    newest = folder / NAME
-    if newest.exists():
+    newest, previous = folder / NAME, folder / PREVIOUS
+    if newest.exists() and not (previous.exists() and newest.samefile(previous)):  # a crash came between the two
         # A hard link keeps the old file under its second name, so that at no moment there is none.
         link = folder / (PREVIOUS + ".tmp")
         with told(newest), _removed_on_error(link):
             link.unlink(missing_ok=True)
             os.link(newest, link)
-            os.replace(link, folder / PREVIOUS)
+            os.replace(link, previous)
     replace(newest, lambda path: _write(state, path))
 
 
