@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import inspect
@@ -145,7 +146,8 @@ class Run:
 
     def release(self) -> None:
         if self._lock is not None:
-            self._lock.close()
+            with contextlib.suppress(OSError):  # on a full disk not even its owner's name could be written
+                self._lock.close()
             self._lock = None
 
     def clear(self) -> None:
