@@ -27,9 +27,9 @@ train: $(READY) ## Train the default job: a network with a hard signum learns to
 	$(PY) train.py $(ARGS)
 
 test: $(READY) ## Run the test suite (a few minutes on two cores)
-	$(PY) -m pytest -n $(JOBS) -m "not slow" $(ARGS)
+	$(PY) -m pytest -n $(JOBS) -m "not slow and not fault" $(ARGS)
 
-test-all: $(READY) ## Run the test suite with the slow tests
+test-all: $(READY) ## Run the test suite with the slow tests and with every fault
 	$(PY) -m pytest -n $(JOBS) $(ARGS)
 
 lint: $(READY) ## Check style, formatting and types

@@ -24,7 +24,7 @@ from omegaconf import DictConfig
 
 from dab.engine.compose import check_sweep, resolve, searched, settle
 from dab.engine.config import ConfigError
-from dab.engine.exits import BAD_CONFIG, BUSY, FAILED, INTERRUPTED
+from dab.engine.exits import BAD_CONFIG, BUSY, CHANGED, FAILED, INTERRUPTED
 from dab.engine.launch import launch
 from dab.engine.listing import listing
 from dab.engine.reference import help_text
@@ -32,6 +32,10 @@ from dab.engine.run import Run
 from dab.engine.sweep import Outcome, closing_table
 
 CONF = Path(__file__).resolve().parent / "conf"
+REASONS = {
+    BUSY: "another process is training it",
+    CHANGED: "it was trained with other code or options (force=true or resume=anyway)",
+}
 outcomes: list[Outcome] = []  # of this process's part of a sweep
 
 
@@ -51,8 +55,7 @@ def job(cfg: DictConfig) -> float:
             sys.exit(code)
         run = Run(config)
         if code:
-            busy = "another process is training it"
-            reason = busy if code == BUSY else run.status.get("message", f"exit code {code}")
+            reason = REASONS.get(code) or run.status.get("message", f"exit code {code}")
         elif not config["dry_run"]:
             result = run.result
     except ConfigError as error:

@@ -12,9 +12,11 @@ from safetensors.torch import load_file
 
 from dab.data.dataset import Dataset
 from dab.engine.build import build_task
+from dab.engine.checkpoint import digest
 from dab.engine.config import COMPONENTS, locate
 from dab.engine.exits import input_errors
 from dab.engine.records import read_json
+from dab.engine.storage import Unusable
 from dab.engine.trust import add_argument, trust
 from dab.strip import strip
 from dab.tasks.task import Task
@@ -27,8 +29,8 @@ def record(run_dir: Path) -> dict[str, Any]:
         raise FileNotFoundError(f"{run_dir} is no directory: give the directory of a finished run")
     try:
         result = read_json(path)
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged ({error}): give the directory of a finished run") from error
+    except Unusable as error:
+        raise ValueError(str(error)) from error
     if result is None:
         raise FileNotFoundError(f"{run_dir} holds no result.json: give the directory of a finished run")
     _check(path, result)
@@ -69,8 +71,11 @@ def load(run_dir: Path, data: Dataset | None = None) -> Task:
         raise FileNotFoundError(f"{run_dir} holds no {weights.name}: the same training with force=true makes it again")
     try:
         task.model.load_state_dict(load_file(weights))
-    except (SafetensorError, RuntimeError) as error:
+    except (SafetensorError, RuntimeError, OSError) as error:
         raise ValueError(f"{weights} does not hold the weights of this run's model: {one_line(error)}") from error
+    found = digest(task.model.state_dict())
+    if result.get("weights", found) != found:
+        raise ValueError(f"{weights} has changed since the run ended: the same training with force=true makes it again")
     return task
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import signal
@@ -14,6 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from dab.engine.launch import BUSY
 from dab.engine.records import write_json
 from experiments.checkout import Checkout
 from experiments.provenance import is_clean
@@ -23,6 +25,7 @@ from experiments.study import ROOT, RUNS, Cell, Record, Records
 DATA = ROOT / "data"
 HERE = Checkout(ROOT)
 POLL_SECONDS = 0.2
+LIBC, PR_SET_PDEATHSIG = ctypes.CDLL(None), 1  # the number is from Linux's prctl.h
 
 
 class Campaign:
@@ -43,6 +46,7 @@ class Campaign:
         self.waiting = [cell for cell in cells if self._wants(cell)]
         self.total, self.failed, self.stopped = len(self.waiting), 0, 0
         self.running: dict[subprocess.Popen[bytes], Cell] = {}
+        self.elsewhere: set[Cell] = set()  # what had to wait for another process
 
     def _wants(self, cell: Cell) -> bool:
         if not self.only_dirty:
@@ -55,8 +59,8 @@ class Campaign:
         before = {s: signal.signal(s, self._stop) for s in (signal.SIGTERM, signal.SIGINT)}
         try:
             while self.running or (self.waiting and not self.stopped):
-                while self.waiting and len(self.running) < self.jobs and not self.stopped:
-                    self._start(self.waiting.pop(0))
+                while len(self.running) < self.jobs and not self.stopped and (cell := self._next()):
+                    self._start(cell)
                 self._collect()
                 time.sleep(POLL_SECONDS)
         finally:
@@ -64,10 +68,21 @@ class Campaign:
                 signal.signal(number, handler)
         return 128 + self.stopped if self.stopped else int(self.failed > 0)
 
+    def _next(self) -> Cell | None:
+        """The first that waits and that no other process is training: another campaign, or what a killed one left."""
+        for cell in self.waiting:
+            if not run_of(cell, self.scale, self.runs).is_locked():
+                self.waiting.remove(cell)
+                return cell
+            if cell not in self.elsewhere:
+                self.elsewhere.add(cell)
+                print(f"{cell.id}: another process is training it; waiting for its end", flush=True)
+        return None
+
     def _start(self, cell: Cell) -> None:
         arguments = [sys.executable, str(self.code.root / "train.py"), f"scale={self.scale}", *cell.command]
         arguments += [*_where(self.runs), "logger.mode=disabled"]
-        arguments += ["force=true"] if self._must_start_over(cell) else []
+        arguments += ["force=true" if self._must_start_over(cell) else "resume=anyway"]
         log = self._log(cell)
         log.parent.mkdir(parents=True, exist_ok=True)
         with open(log, "wb") as output:
@@ -76,14 +91,18 @@ class Campaign:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                preexec_fn=_stop_with_parent,
                 pass_fds=() if self.code.lock is None else (self.code.lock,),  # a run may outlive its campaign
             )
         self.running[process] = cell
 
     def _must_start_over(self, cell: Cell) -> bool:
-        """A finished run would only say that it is; an interrupted one goes on, and a clean one is what is wanted."""
-        result = run_of(cell, self.scale, self.runs).result
-        return self.only_dirty and result is not None and not is_clean(result)
+        """A finished run would only say that it is; an interrupted one goes on, and a clean one is what is wanted.
+
+        It goes on with another commit too (resume=anyway): its record then says `changed`, and is not clean.
+        """
+        result = run_of(cell, self.scale, self.runs).result if self.only_dirty else None
+        return result is not None and not is_clean(result)
 
     def _log(self, cell: Cell) -> Path:
         return self.runs / "campaign-logs" / f"{self.scale}.{cell.id}.log"
@@ -91,6 +110,9 @@ class Campaign:
     def _collect(self) -> None:
         for process in [p for p in self.running if p.poll() is not None]:
             cell = self.running.pop(process)
+            if process.returncode == BUSY:  # another was faster: no failure of this one
+                self.waiting.append(cell)
+                continue
             record = keep(cell, self.scale, self.records, self.runs) if process.returncode == 0 else None
             self.failed += record is None and not self.stopped
             log = os.path.relpath(self._log(cell))
@@ -102,6 +124,12 @@ class Campaign:
         self.stopped = number
         for process in self.running:
             process.send_signal(signal.SIGTERM)
+
+
+def _stop_with_parent() -> None:
+    """In a run, before it starts: be asked to stop when the campaign is gone, even if that was killed. Linux only."""
+    if sys.platform == "linux":
+        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _outcome(record: Record) -> str:

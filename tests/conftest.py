@@ -56,3 +56,10 @@ def command(folder: Path, *overrides: str) -> list[str]:
 def no_curves(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing them takes longer than a small training."""
     monkeypatch.setattr("dab.engine.finish.draw_curves", lambda rows, select, path: path)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How many faults were tried, by the tests that count them."""
+    passed = terminalreporter.stats.get("passed", [])
+    if count := sum(n for report in passed for name, n in report.user_properties if name == "faults"):
+        terminalreporter.write_line(f"faults tried, and nothing lost: {count}")

@@ -9,12 +9,16 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import processes
 import pytest
 
+import experiments.campaign
+import experiments.runs
 from dab.engine.records import read_metrics
 from experiments import __main__ as command_line
 from experiments.campaign import Campaign, status
@@ -27,6 +31,7 @@ from experiments.runs import run_of, state
 from experiments.study import COMMITTED, FRESH, OWN, ROOT, Cell, Records, Store
 
 TINY = ("trainer.steps=3", "data.valid_size=50", "data.test_size=50")
+LONG = Cell("long", "T5", 0, ("experiment=sorting/straight_through", "trainer.steps=100000", "trainer.log_every=10"))
 
 
 @pytest.fixture
@@ -41,14 +46,17 @@ def tiny(tmp_path: Path, monkeypatch) -> Iterator[tuple[list[Cell], Records]]:
 
 
 def test_a_campaign_runs_what_is_missing_and_a_second_one_nothing(tiny, capsys) -> None:
-    """And a failing cell is told and does not stop the others."""
+    """And a failing cell is told and does not stop the others; one that is being trained elsewhere is waited for."""
     cells, records = tiny
     bad = Cell("bad", "T5", 0, ("optimizer.lr=1e30", "trainer.steps=20"))
     assert status([bad, *cells], "smoke", records).endswith("3 missing")
+    run_of(cells[0], "smoke").acquire()
+    threading.Timer(1.0, run_of(cells[0], "smoke").release).start()
     assert Campaign([bad, *cells], "smoke", records, jobs=2).run() == 1
     assert [state(cell, "smoke", records) for cell in (bad, *cells)] == ["failed", "done", "done"]
     told = capsys.readouterr().out
     assert "bad.T5.seed0: exit 1, see" in told and "[3/3]" in told
+    assert told.count("row.T5.seed0: another process is training it; waiting for its end") == 1
     assert Campaign(cells, "smoke", records, jobs=2).total == 0
     results = Results(records, cells, "smoke")
     assert set(results.at("row", "T5").records) == {0, 1}
@@ -64,10 +72,7 @@ def test_a_changed_configuration_makes_a_record_stale(tiny) -> None:
 
 def test_an_interrupted_campaign_saves_its_runs(tiny) -> None:
     _, records = tiny
-    long = Cell(
-        "long", "T5", 0, ("experiment=sorting/straight_through", "trainer.steps=100000", "trainer.log_every=10")
-    )
-    campaign, run, over = Campaign([long], "smoke", records, jobs=1), run_of(long, "smoke"), threading.Event()
+    campaign, run, over = Campaign([LONG], "smoke", records, jobs=1), run_of(LONG, "smoke"), threading.Event()
 
     def stop_once_it_trains() -> None:
         while not over.wait(0.1):
@@ -83,7 +88,29 @@ def test_an_interrupted_campaign_saves_its_runs(tiny) -> None:
         over.set()
         watcher.join()
     assert (run.dir / "checkpoint.pt").exists()
-    assert state(long, "smoke", records) == "interrupted"
+    assert state(LONG, "smoke", records) == "interrupted"
+
+
+def long_campaign(folder: Path) -> None:
+    experiments.runs.RUNS = experiments.campaign.RUNS = folder / "runs"
+    Campaign([LONG], "smoke", Records(folder / "results"), jobs=1).run()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of its parent's death")
+def test_a_campaign_that_is_killed_leaves_nothing_running(tiny, tmp_path) -> None:
+    """Its run is asked to stop, saves itself, and is free for the next campaign."""
+    _, records = tiny
+    run, deadline = run_of(LONG, "smoke"), time.monotonic() + 120
+    process = processes.start(tmp_path / "printed", long_campaign, tmp_path)
+    while not read_metrics(run.dir / "metrics.jsonl") and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert run.is_locked()
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    while run.is_locked() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not run.is_locked() and run.status["state"] == "interrupted" and (run.dir / "checkpoint.pt").exists()
+    assert state(LONG, "smoke", records) == "interrupted"
 
 
 # A train.py without an engine: it says which `dab` it imports, how it was called, and that its code was committed.

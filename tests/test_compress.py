@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
 import sys
@@ -228,6 +229,10 @@ def test_a_file_that_is_not_the_one_gets_one_line(runs, compress, tmp_path) -> N
     weights = bytearray((again / "model.safetensors").read_bytes())
     weights[-1] ^= 1
     (again / "model.safetensors").write_bytes(weights)
+    assert "has changed since the run ended" in compress(again, good, tmp_path / "x.png")
+    result = json.loads((again / "result.json").read_text())
+    result.pop("weights")  # its own record would have its own
+    (again / "result.json").write_text(json.dumps(result))
     assert "other weights of this run" in compress(again, good, tmp_path / "x.png")
 
 
@@ -246,11 +251,11 @@ def test_what_cannot_be_compressed_gets_one_line(runs, compress, config, no_curv
     (tmp_path / "empty").mkdir()
     assert "holds no .dab file and no image" in compress(run, tmp_path / "empty", tmp_path / "packed")
     assert "give the directory of a finished run" in compress(tmp_path / "empty", image, out)
-    (tmp_path / "empty" / "result.json").write_text('{"config": ')
-    assert "result.json is damaged" in compress(tmp_path / "empty", image, out)
+    for content in ('{"config": ', '["config"]'):
+        (tmp_path / "empty" / "result.json").write_text(content)
+        assert "result.json is damaged" in compress(tmp_path / "empty", image, out)
     for content, lacks in (
         ("{}", "it lacks config, hash, input_shape"),
-        ('["config"]', "it lacks hash, input_shape"),
         ('{"config": {"seed": 0}, "hash": "00", "input_shape": []}', "its config lacks 'hard'"),
     ):
         (tmp_path / "empty" / "result.json").write_text(content)

@@ -12,12 +12,14 @@ import pytest
 import torch
 from conftest import ROOT, command, composed
 from processes import command_line, run_workers, start
-from test_engine import LONG, assert_same_run, only_run, start_and_signal, weights
+from test_engine import LONG, assert_same_run, only_run, start_and_signal, wait_for_step, weights
 
 from dab.data.sorting import Sorting
-from dab.engine.distributed import join_workers, leave_workers
+from dab.engine.config import ConfigError
+from dab.engine.distributed import WorkerDied, _child, _raise_if_killed, join_workers, leave_workers
 from dab.engine.evaluation import means
-from dab.engine.launch import launch
+from dab.engine.exits import FAILED
+from dab.engine.launch import _on_all_of_torchrun, launch, work
 from dab.engine.records import read_json, read_metrics
 from dab.engine.run import Run
 from dab.engine.stop import Stop
@@ -36,7 +38,10 @@ def test_two_spawned_workers_follow_one(tmp_path, train, config, tmp_path_factor
     assert done.returncode == 0, done.stderr
     both = {result["seed"]: result for result in map(read_json, tmp_path.glob("runs/*/*/*/result.json"))}
     assert sorted(both) == [0, 1]
-    spawned = Run(config(*FEW)).dir  # the number of workers does not make it another run
+    spawned = Run(config(*FEW, "trainer.devices=2")).dir
+    assert (
+        spawned.parent == Run(config(*FEW)).dir.parent and spawned != Run(config(*FEW)).dir
+    )  # another model: other draws
     alone = composed(tmp_path_factory.mktemp("alone"), *FEW)
     assert launch(alone) == 0
     assert losses(spawned) == pytest.approx(losses(Run(alone).dir), rel=1e-4)
@@ -73,6 +78,35 @@ def test_two_workers_stop_together_and_go_on(tmp_path, tmp_path_factory) -> None
     for folder in (tmp_path, whole):
         assert run_workers(composed(folder, *LONG), folder) == [0, 0]
     assert_same_run(run_dir, only_run(whole))
+
+
+def test_a_worker_that_is_killed_is_told_in_our_words_and_the_run_goes_on(tmp_path, config) -> None:
+    made = config(*LONG, "trainer.devices=2", f"paths.runs={tmp_path}/runs")
+    store = f"file://{tmp_path}/first"
+    first, second = (start(tmp_path / f"worker{r}", _child, r, work, made, 2, store) for r in range(2))
+    wait_for_step(tmp_path, 80)
+    os.kill(second.pid, signal.SIGKILL)
+    first.join(60)
+    assert first.exitcode == FAILED
+    (line,) = (tmp_path / "worker0.err").read_text().splitlines()
+    assert line == "run failed: another worker of it is gone; the same command goes on"
+    assert Run(made).status["state"] == "failed"
+    assert run_workers(made, tmp_path) == [0, 0] and "resuming at step 70 of 400" in (tmp_path / "worker0").read_text()
+    assert Run(made).result["world"] == 2 and Run(made).result["resumed"] == [70]
+
+
+def test_the_parent_names_the_worker_that_was_killed() -> None:
+    _raise_if_killed([0, None, 143])
+    with pytest.raises(WorkerDied, match=r"worker 2 of 2 was killed by SIGKILL \(out of memory\?\); the same command"):
+        _raise_if_killed([1, -signal.SIGKILL])
+
+
+def test_torchrun_says_how_many_workers_a_run_has(config, monkeypatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    settled = _on_all_of_torchrun(config())
+    assert Run(settled).hash == Run(config("trainer.devices=2")).hash != Run(config()).hash
+    with pytest.raises(ConfigError, match=r"torchrun started 2 workers: leave trainer\.devices out"):
+        _on_all_of_torchrun(config("trainer.devices=4"))
 
 
 def rows_and_statistics(rank: int, store: str, output: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import sys
@@ -19,6 +20,10 @@ from torch import Tensor, nn
 
 from dab.engine.targets import ConfigError
 from dab.engine.trust import trust, trusted
+
+
+class WorkerDied(Exception):
+    """One of the processes of a run was killed; says which."""
 
 
 @dataclass(frozen=True)
@@ -158,15 +163,32 @@ def spawn(work: Callable[[Workers, dict[str, Any]], int], config: dict[str, Any]
                     os.kill(pid, number)
 
         before = {s: signal.signal(s, forward) for s in (signal.SIGTERM, signal.SIGINT)}
+        logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)  # that it ends the others, we tell
         try:
             while not context.join():
                 pass
             return 0
         except mp.ProcessExitedException as error:
+            _raise_if_killed([process.exitcode for process in context.processes])
             return error.exit_code
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def _raise_if_killed(codes: list[int | None]) -> None:
+    for rank, code in enumerate(codes):
+        if code is not None and code < 0:
+            why = " (out of memory?)" if code == -signal.SIGKILL else ""
+            raise WorkerDied(
+                f"worker {rank + 1} of {len(codes)} was killed by {signal.Signals(-code).name}{why}; "
+                "the same command goes on from the last checkpoint"
+            )
+
+
+def lost_a_worker(error: Exception) -> bool:
+    """Whether it is what the library between the workers says when one of them does not answer any more."""
+    return isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and "gloo" in str(error))
 
 
 def _child(

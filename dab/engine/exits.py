@@ -8,13 +8,14 @@ from collections.abc import Iterator
 
 from dab.engine.targets import ConfigError
 
-FAILED, BAD_CONFIG, BUSY, INTERRUPTED = 1, 2, 3, 128
+FAILED, BAD_CONFIG, BUSY, CHANGED, INTERRUPTED = 1, 2, 3, 4, 128
 
 EXITS = {
     0: "done",
     FAILED: "the run failed: its last line says of what, and the same command goes on where it can",
     BAD_CONFIG: "your input: a key, a value, a file or a folder; the line says what is allowed",
     BUSY: "another process is training this run",
+    CHANGED: "code, options or torch have changed since: resume=anyway goes on or shows it, force=true starts over",
     INTERRUPTED: "and more, by the signal: interrupted and saved, the same command goes on",
 }
 

@@ -6,6 +6,7 @@ best weights too; so it does not matter between which two files a crash falls.
 
 from __future__ import annotations
 
+import math
 import time
 from pathlib import Path
 from typing import Any
@@ -16,23 +17,27 @@ from torch import nn
 
 from dab.engine import provenance
 from dab.engine.build import Job
-from dab.engine.checkpoint import replace
+from dab.engine.checkpoint import digest, replace
 from dab.engine.curves import draw_curves
 from dab.engine.evaluation import final_metrics
 from dab.engine.grids import draw_grid
 from dab.engine.hints import hints
 from dab.engine.loggers import NoLogger
 from dab.engine.loop import Loop
-from dab.engine.records import read_metrics, write_json
+from dab.engine.records import damaged, read_metrics, write_json
 from dab.engine.run import Run
+from dab.engine.storage import Unusable, told
 from dab.keys import key
 from dab.strip import strip
+
+TOLERANCE = 1e-3  # between two measurements of the same weights; on one machine's CPU they are equal
 
 
 def finish(loop: Loop, logger: NoLogger) -> dict[str, Any] | None:
     """Look at the test set once, with the weights that were best on validation, and write the record."""
     job, run = loop.job, loop.run
     metrics = final_metrics(job.task, job.data, loop.workers, loop.stop)
+    confirm(loop, metrics)
     if not loop.workers.first:
         return None
     model = strip(job.task.model)
@@ -46,6 +51,18 @@ def finish(loop: Loop, logger: NoLogger) -> dict[str, Any] | None:
     return {**metrics, "samples_per_second": result["samples_per_second"], "seconds": result["seconds"]}
 
 
+def confirm(loop: Loop, metrics: dict[str, float]) -> None:
+    """Nothing is reported of weights that do not measure again what they were kept for."""
+    name, then = f"valid/{loop.job.task.select}", loop.best.value
+    now = metrics.get(name)
+    if then is None or now is None or math.isclose(now, then, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
+        return
+    message = f"the best weights, of step {loop.best.step}, had {name} {then:.6g} and now have {now:.6g}"
+    if loop.run.config["resume"] == "exact":
+        raise Unusable(f"{message}: data, code or machine changed; force=true starts over, resume=anyway reports it")
+    print(message, flush=True)
+
+
 def save_weights(model: nn.Module, path: Path) -> None:
     tensors = {name: value.contiguous() for name, value in model.state_dict().items()}
     content = save(tensors)  # by our hands: save_file makes files that nobody else may read, whatever the umask
@@ -55,14 +72,20 @@ def save_weights(model: nn.Module, path: Path) -> None:
 @torch.no_grad()
 def draw(job: Job, rows: list[dict[str, Any]], folder: Path) -> dict[str, Path]:
     """Pictures for a person, by name: the training curves and what the task has to show."""
-    curves = draw_curves(rows, job.task.select, folder / "curves.png")
     torch.manual_seed(key("pictures"))
     grids = job.task.eval().pictures(job.data.batches("test"))
-    return {"curves": curves, **{name: draw_grid(grid, folder / f"{name}.png") for name, grid in grids.items()}}
+    with told(folder):
+        curves = draw_curves(rows, job.task.select, folder / "curves.png")
+        return {"curves": curves, **{name: draw_grid(grid, folder / f"{name}.png") for name, grid in grids.items()}}
 
 
 def record(loop: Loop, metrics: dict[str, float], rows: list[dict[str, Any]], model: nn.Module) -> dict[str, Any]:
-    """result.json; `model` is the one for inference."""
+    """result.json; `model` is the one for inference.
+
+    weights     the sha256 of what is in model.safetensors
+    resumed     the steps at which the training was taken up again: none, if it is of one piece
+    damage      to metrics.jsonl, and so to `curve`, in between
+    """
     job, config, workers = loop.job, loop.run.config, loop.workers
     spent, samples = loop.watch.read(), loop.steps * config["trainer"]["batch_size"]
     select = f"valid/{job.task.select}"
@@ -73,6 +96,9 @@ def record(loop: Loop, metrics: dict[str, float], rows: list[dict[str, Any]], mo
         "scale": config["scale"],
         "metrics": metrics,
         "best": {"metric": select, **loop.best.entry()},
+        "weights": digest(model.state_dict()),
+        "resumed": loop.resumed,
+        "damage": loop.damage,
         "steps": loop.steps,
         "samples": samples,
         "seconds": round(loop.elapsed(), 3),
@@ -104,10 +130,19 @@ def closing(run: Run) -> str:
     """What a person wants to know when a run is over."""
     result = run.result
     assert result is not None
+    try:
+        return _told(run, result)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise damaged(run.dir / "result.json", f"no record of a run: {type(error).__name__} {error}") from error
+
+
+def _told(run: Run, result: dict[str, Any]) -> str:
     numbers = "\n".join(f"  {name:24} {value:.5g}" for name, value in result["metrics"].items())
+    resumed = ", ".join(f"{step:,}" for step in result.get("resumed", []))
     return (
         f"{result['name']} {result['hash']}, seed {result['seed']}, scale {result['scale']}: "
-        f"{result['steps']:,} steps, {result['seconds']:.0f} s, {result['samples_per_second']:,.0f} samples/s\n"
+        f"{result['steps']:,} steps, {result['seconds']:.0f} s, {result['samples_per_second']:,.0f} samples/s"
+        f"{resumed and f', resumed at step {resumed}'}\n"
         f"{numbers}\n"
         f"  best {result['best']['metric']} at step {result['best']['step']:,}\n"
         f"Files   {run.dir}/ (result.json, metrics.jsonl, model.safetensors, figures/curves.png)\n"

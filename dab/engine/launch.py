@@ -2,47 +2,109 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 import traceback
 from pathlib import Path
 from typing import Any
 
+import torch
 from omegaconf import OmegaConf
 
 from dab.data.files import DataError
+from dab.engine import checkpoint
 from dab.engine.build import build, build_data, build_optimizer, build_task, make
-from dab.engine.checkpoint import Unusable
 from dab.engine.config import ConfigError
-from dab.engine.distributed import Workers, join_torchrun, leave_workers, pick_device, spawn, under_torchrun
-from dab.engine.exits import BAD_CONFIG, BUSY, FAILED, INTERRUPTED
+from dab.engine.distributed import (
+    WorkerDied,
+    Workers,
+    join_torchrun,
+    leave_workers,
+    lost_a_worker,
+    pick_device,
+    spawn,
+    under_torchrun,
+)
+from dab.engine.exits import BAD_CONFIG, BUSY, CHANGED, FAILED, INTERRUPTED
 from dab.engine.finish import closing, count, finish
 from dab.engine.host import check_host, keep_freed_memory, use_threads
 from dab.engine.loggers import open_logger
 from dab.engine.loop import Loop, NonFinite
 from dab.engine.progress import open_progress
-from dab.engine.provenance import note_start
+from dab.engine.provenance import differences, note_start
 from dab.engine.run import LinkInRun, Run, RunBusy
 from dab.engine.stop import Interrupted, Stop
+from dab.engine.storage import Unusable
 from dab.strip import strip
+
+SHOWN = 4  # differences that are named
+
+
+class Changed(Exception):
+    """What a run is made of is no longer what it was made of so far."""
 
 
 def launch(config: dict[str, Any]) -> int:
     """Run the job a config describes; returns the process's exit code."""
     check_host(config["trainer"])
+    if under_torchrun():
+        config = _on_all_of_torchrun(config)
     run = Run(config)
     if config["dry_run"]:
         print(describe(run))
         return 0
-    if run.result is not None and not config["force"]:
-        if run.status["state"] != "finished":
-            run.set_status("finished")  # a crash came between the record and this
-        print(f"This run is finished already (force=true starts it over).\n{closing(run)}")
-        return 0
+    try:
+        if not config["force"] and run.result is not None:
+            print(already_finished(run))
+            return 0
+    except Changed as error:
+        _say(str(error))
+        return CHANGED
+    except Unusable as error:
+        _say(f"run failed: {error}")
+        return FAILED
     if under_torchrun():
         leave_workers(work(join_torchrun(config["trainer"]["device"]), config))
     if config["trainer"]["devices"] > 1:
-        return spawn(work, config)
+        return _spawned(run)
     return work(Workers(device=pick_device(config["trainer"]["device"])), config)
+
+
+def _on_all_of_torchrun(config: dict[str, Any]) -> dict[str, Any]:
+    """trainer.devices is what torchrun started: it is part of what a run is."""
+    given, world = config["trainer"]["devices"], int(os.environ["WORLD_SIZE"])
+    if given not in (1, world):
+        raise ConfigError(f"trainer.devices={given}, but torchrun started {world} workers: leave trainer.devices out")
+    return {**config, "trainer": {**config["trainer"], "devices": world}}
+
+
+def already_finished(run: Run) -> str:
+    """What is said of a run whose record is there."""
+    said = closing(run)
+    check_unchanged(run)
+    if run.status["state"] != "finished":
+        _note(run, "finished")  # a crash came between the record and this
+    return f"This run is finished already (force=true starts it over).\n{said}"
+
+
+def check_unchanged(run: Run) -> None:
+    """Raise Changed if the numbers that are there come from other code or options than those of now."""
+    found = differences(run.dir, run.config)
+    if found and run.config["resume"] == "exact":
+        named = "; ".join(found[:SHOWN]) + (f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else "")
+        raise Changed(
+            f"{run.dir} was trained with other code or options ({named}): force=true starts it over, "
+            "resume=anyway takes it as it is"
+        )
+
+
+def _spawned(run: Run) -> int:
+    try:
+        return spawn(work, run.config)
+    except WorkerDied as error:
+        _fail(run, Workers(), f"run failed: {error}")
+        return FAILED
 
 
 def work(workers: Workers, config: dict[str, Any]) -> int:
@@ -52,17 +114,10 @@ def work(workers: Workers, config: dict[str, Any]) -> int:
     keep_freed_memory()
     with Stop() as stop:
         try:
-            if workers.first:
-                _open(run)
-            workers.barrier()
+            if refused := _opened(run, workers):
+                return refused
             train(run, workers, stop)
             return 0
-        except RunBusy as error:
-            _say(str(error))
-            return BUSY
-        except LinkInRun as error:
-            _say(f"run refused: {error}")
-            return BAD_CONFIG
         except (ConfigError, DataError) as error:
             _fail(run, workers, f"config error: {error}")
             return BAD_CONFIG
@@ -71,10 +126,13 @@ def work(workers: Workers, config: dict[str, Any]) -> int:
             return FAILED
         except Interrupted:
             if workers.first:
-                run.set_status("interrupted")
+                _note(run, "interrupted")
                 _say(f"Interrupted and saved in {run.dir}; the same command goes on.")
             return INTERRUPTED + (stop.signal or 15)
         except Exception as error:
+            if workers.world > 1 and lost_a_worker(error):
+                _fail(run, workers, "run failed: another worker of it is gone; the same command goes on")
+                return FAILED
             _fail(run, workers, f"run failed: {type(error).__name__}: {error}")
             traceback.print_exc()
             return FAILED
@@ -82,20 +140,47 @@ def work(workers: Workers, config: dict[str, Any]) -> int:
             run.release()
 
 
+def _opened(run: Run, workers: Workers) -> int:
+    """The first worker takes the directory; all learn why it could not: an exit code, or 0."""
+    code = 0
+    if workers.first:
+        try:
+            _open(run)
+        except (RunBusy, Changed) as error:
+            _say(str(error))
+            code = BUSY if isinstance(error, RunBusy) else CHANGED
+        except LinkInRun as error:
+            _say(f"run refused: {error}")
+            code = BAD_CONFIG
+        except Unusable as error:
+            _fail(run, workers, f"run failed: {error}")
+            code = FAILED
+    return int(workers.sum(torch.tensor(code, device=workers.device)))
+
+
 def _open(run: Run) -> None:
     run.acquire()
     if run.config["force"]:
         run.clear()
     run.refuse_links()
-    OmegaConf.save(OmegaConf.create(run.config), run.dir / "config.yaml")
-    note_start(run.dir)
+    if not run.config["force"] and checkpoint.exists(run.dir):
+        check_unchanged(run)
+    config = OmegaConf.create(run.config)
+    checkpoint.replace(run.dir / "config.yaml", lambda temporary: OmegaConf.save(config, temporary))
+    note_start(run.dir, run.config)
     run.set_status("running")
 
 
 def _fail(run: Run, workers: Workers, message: str) -> None:
     _say(message)
     if workers.first and run.dir.exists():
-        run.set_status("failed", message=message)
+        _note(run, "failed", message=message)
+
+
+def _note(run: Run, state: str, **details: Any) -> None:
+    """Into status.json, if it can be: how a run ends does not depend on it."""
+    with contextlib.suppress(Unusable):
+        run.set_status(state, **details)
 
 
 def _say(message: str) -> None:

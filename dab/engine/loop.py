@@ -22,6 +22,7 @@ from dab.engine.records import Metrics
 from dab.engine.run import Run
 from dab.engine.stop import Interrupted, Stop
 from dab.engine.stopwatch import Stopwatch
+from dab.engine.storage import Unusable
 from dab.keys import key, seed_device
 
 ASK_EVERY = 10  # steps between two agreements of several workers on whether to stop
@@ -50,6 +51,8 @@ class Loop:
             self.parts[group.get("part", MODEL)] += group["params"]
         self.bad = torch.zeros((), dtype=torch.bool, device=workers.device)
         self.metrics: Metrics | None = None
+        self.resumed: list[int] = []  # the steps at which this training was taken up again
+        self.damage: list[str] = []  # what was found out about metrics.jsonl then
 
     @property
     def parameters(self) -> list[nn.Parameter]:
@@ -177,6 +180,8 @@ class Loop:
             self._check_finite()
             self.workers.check_equal(self.job.task)
             state = self._state()
+            if self.metrics:
+                self.metrics.sync()
             if self.workers.first:
                 checkpoint.save(self.run.dir, state)
                 self.run.set_status("running", step=self.step, steps=self.steps)
@@ -192,17 +197,40 @@ class Loop:
             "seconds": self.elapsed(),
             "watch": self.watch.read(),
             "pending_evaluation": self.pending_evaluation,
+            "resumed": self.resumed,
+            "log": self.metrics.state() if self.metrics else None,
+            "damage": self.damage,
         }
 
     def _resume(self) -> None:
         state = checkpoint.load(self.run.dir, self.workers.device, best.check)
         if state is not None:
-            self.job.task.load_state_dict(state["task"])
-            self.job.optimizer.load_state_dict(state["optimizer"])
-            self.meter.restore(state["meter"], self.workers)
-            self.step, self.seconds = state["step"], state["seconds"]
-            self.best = Best.restored(state["best"], self.workers)
-            self.pending_evaluation, self.watch = state["pending_evaluation"], Stopwatch(**state["watch"])
+            try:
+                self._restore(state)
+            except (KeyError, RuntimeError, ValueError) as error:
+                reason = " ".join(str(error).split())
+                raise Unusable(
+                    f"the checkpoint in {self.run.dir} is of another model than this one: `force=true` starts the run "
+                    f"over ({type(error).__name__}: {reason})"
+                ) from error
         if self.workers.first:
             path = self.run.dir / "metrics.jsonl"
             self.metrics = Metrics(path, self.step, keep_evaluation=not self.pending_evaluation)
+            if state is not None:
+                print(f"resuming at step {self.step:,} of {self.steps:,}", flush=True)
+                self._look_at_log(self.metrics, state.get("log"))
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        self.job.task.load_state_dict(state["task"])
+        self.job.optimizer.load_state_dict(state["optimizer"])
+        self.meter.restore(state["meter"], self.workers)
+        self.step, self.seconds = state["step"], state["seconds"]
+        self.best = Best.restored(state["best"], self.workers)
+        self.pending_evaluation, self.watch = state["pending_evaluation"], Stopwatch(**state["watch"])
+        self.resumed, self.damage = [*state.get("resumed", []), self.step], state.get("damage", [])
+
+    def _look_at_log(self, metrics: Metrics, log: dict[str, Any] | None) -> None:
+        """log: as the checkpoint remembers it; those of older versions do not"""
+        if log is not None and (found := metrics.damage(log)):
+            self.damage = [*self.damage, found]
+            print(f"{found} since step {self.step:,}: the training does not depend on them, its curve does", flush=True)

@@ -39,6 +39,4 @@ class Meter:
 
     def restore(self, state: dict[str, Any], workers: Workers) -> None:
         self.names, totals, self.count = state["names"], state["totals"], state["count"]
-        if totals:  # a run resumed with another number of workers only keeps the mean
-            same_world = len(totals) == workers.world
-            self.total = totals[workers.rank] if same_world else torch.stack(totals).mean(dim=0)
+        self.total = totals[workers.rank] if totals else None

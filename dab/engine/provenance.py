@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import platform
 import subprocess
@@ -13,12 +14,15 @@ from typing import Any
 
 import torch
 
-from dab.engine.records import read_json, write_json
+from dab.engine.records import damaged, read_json, write_json
+from dab.engine.run import resolved
+from dab.engine.sources import in_use
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = Path(__file__).resolve().parents[1]
 NAME = "provenance.json"
-CODE = ("commit", "dirty", "sources", "python", "torch", "cuda")  # what must stay the same for a run to be of one piece
+# What must stay the same for a run to be of one piece; stamps of older versions lack some.
+CODE = ("commit", "dirty", "sources", "python", "torch", "cuda", "code", "options")
 
 
 def provenance() -> dict[str, Any]:
@@ -44,14 +48,42 @@ def provenance() -> dict[str, Any]:
     }
 
 
-def note_start(folder: Path) -> None:
-    """Add this start of the run in `folder` to those before it."""
-    write_json(folder / NAME, {"starts": [*starts(folder), provenance()]})
+def note_start(folder: Path, config: dict[str, Any]) -> None:
+    """Add this start of the run in `folder` to those before it, and remember what it is made of."""
+    made_of = ingredients(config)
+    start = {**provenance(), **{name: _digest(parts) for name, parts in made_of.items()}}
+    write_json(folder / NAME, {"starts": [*starts(folder), start], **made_of})
 
 
 def starts(folder: Path) -> list[dict[str, Any]]:
     """The first start of a run and every time it was resumed."""
-    return (read_json(folder / NAME) or {"starts": []})["starts"]
+    return _noted(folder)["starts"]
+
+
+def ingredients(config: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """What a run's numbers are made of.
+
+    code        digests of the modules in use
+    options     every option with its value, given or by default
+    """
+    return {"code": in_use(config), "options": resolved(config)}
+
+
+def differences(folder: Path, config: dict[str, Any]) -> list[str]:
+    """How the last start of the run in `folder` and one of now would differ. What nobody noted then is not known."""
+    noted = _noted(folder)
+    if "code" not in noted:
+        return []
+    now = ingredients(config)
+    then_torch, now_torch = noted["starts"][-1]["torch"], torch.__version__
+    both = noted["options"].keys() & now["options"].keys()  # an option that is new leaves things as they were
+    moved = {name: (noted["options"][name], now["options"][name]) for name in sorted(both)}
+    edited = sorted(name for name, _ in noted["code"].items() ^ now["code"].items())
+    return [
+        *(f"{name} was {then!r}, is {value!r}" for name, (then, value) in moved.items() if then != value),
+        *([f"torch was {then_torch}, is {now_torch}"] if then_torch != now_torch else []),
+        *dict.fromkeys(edited),
+    ]
 
 
 def whole(folder: Path) -> dict[str, Any]:
@@ -60,9 +92,20 @@ def whole(folder: Path) -> dict[str, Any]:
     changed     the code was not the same at the start, at every resumption and at the end
     """
     (first, *later), end = starts(folder), provenance()
-    resumed = [{name: start[name] for name in ("time", *CODE)} for start in later]
-    changed = any(one[name] != first[name] for one in (*later, end) for name in CODE)
+    resumed = [{name: start[name] for name in ("time", *CODE) if name in start} for start in later]
+    changed = any(one.get(name, first[name]) != first[name] for one in (*later, end) for name in CODE if name in first)
     return {"start": first, "resumed": resumed, "end": end, "changed": changed}
+
+
+def _noted(folder: Path) -> dict[str, Any]:
+    noted = read_json(path := folder / NAME) or {"starts": []}
+    if not isinstance(noted.get("starts"), list):
+        raise damaged(path, "it names no starts")
+    return noted
+
+
+def _digest(parts: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _sources() -> str:

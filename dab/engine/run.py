@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import hashlib
@@ -16,6 +17,7 @@ from typing import IO, Any
 
 from dab.engine.config import TrainerSchema
 from dab.engine.records import read_json, write_json
+from dab.engine.storage import Unusable, told
 from dab.engine.targets import COMPONENTS, locate, options_of, takes
 from dab.estimators.why_not import draws_itself
 
@@ -26,7 +28,7 @@ OPTIONS_ELSEWHERE = {
     "trainer": ("device", "devices", "threads", "log_every", "save_every"),
     "data": ("cache", "decoders", "prefetch"),
 }
-ELSEWHERE = ("paths", "logger", "dry_run", "force", "trust", "budget", "label")
+ELSEWHERE = ("paths", "logger", "dry_run", "force", "resume", "trust", "budget", "label")
 
 
 class RunBusy(Exception):
@@ -54,7 +56,21 @@ def defining(config: dict[str, Any]) -> dict[str, Any]:
     for unused in ("approximator", "hard"):
         if not takes("estimator", config["estimator"], unused) and not _drawn(config, unused):
             part.pop(unused)
+    if config["trainer"]["devices"] > 1:  # every worker draws its own random numbers: more of them, another model
+        part["workers"] = config["trainer"]["devices"]
     return part
+
+
+def resolved(config: dict[str, Any]) -> dict[str, Any]:
+    """The same with every default written out, by dotted name: what a default was is part of what a run was."""
+    found: dict[str, Any] = {}
+    for name, value in defining(config).items():
+        if name in COMPONENTS:
+            value = {"_target_": config[name]["_target_"], **options_of(name, config[name])}
+        elif name == "trainer":
+            value = {k: v for k, v in config[name].items() if k not in OPTIONS_ELSEWHERE[name]}
+        found |= {f"{name}.{k}": v for k, v in value.items()} if isinstance(value, dict) else {name: value}
+    return json.loads(json.dumps(found, default=str))  # as it will be read again
 
 
 def _drawn(config: dict[str, Any], component: str) -> bool:
@@ -94,7 +110,10 @@ class Run:
 
     @property
     def status(self) -> dict[str, Any]:
-        return read_json(self.dir / "status.json") or {"state": "missing"}
+        try:
+            return {"state": "unreadable", **(read_json(self.dir / "status.json") or {"state": "missing"})}
+        except Unusable as error:
+            return {"state": "unreadable", "message": str(error)}
 
     def set_status(self, state: str, **details: Any) -> None:
         write_json(self.dir / "status.json", {"state": state, **_who(), "updated": time.time(), **details})
@@ -102,8 +121,9 @@ class Run:
     def acquire(self) -> None:
         """Take the directory for this process, until it ends however it ends; RunBusy says who has it."""
         self._refuse_linked_folders()
-        self.dir.mkdir(parents=True, exist_ok=True)
-        lock = self._open_lock()
+        with told(self.dir):
+            self.dir.mkdir(parents=True, exist_ok=True)
+            lock = self._open_lock()
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -111,10 +131,13 @@ class Run:
             owner = lock.read().strip() or "another process"
             lock.close()
             raise RunBusy(f"{self.dir} is being trained by {owner}; wait for it or stop it") from error
-        lock.truncate(0)
-        lock.write("process {pid} on {host}".format(**_who()))
-        lock.flush()
         self._lock = lock
+        with told(self.dir):
+            lock.truncate(0)
+            lock.write("process {pid} on {host}".format(**_who()))
+            lock.flush()
+            for leftover in filter(Path.is_file, self.dir.glob("*.tmp")):  # killed in the middle of writing
+                leftover.unlink()
 
     def _refuse_linked_folders(self) -> None:
         """`paths.runs` may be a link, somebody's large disk; what is below it is ours and never one."""
@@ -146,16 +169,18 @@ class Run:
 
     def release(self) -> None:
         if self._lock is not None:
-            self._lock.close()
+            with contextlib.suppress(OSError):  # on a full disk not even its owner's name could be written
+                self._lock.close()
             self._lock = None
 
     def clear(self) -> None:
         """Forget everything but the lock (`force=true`). Of a link only the link itself."""
-        for path in self.dir.iterdir():
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path)
-            elif path.name != "lock":
-                path.unlink()
+        with told(self.dir):
+            for path in self.dir.iterdir():
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                elif path.name != "lock":
+                    path.unlink()
 
 
 def is_locked(folder: Path) -> bool:
