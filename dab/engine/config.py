@@ -93,7 +93,7 @@ class Schema:
     scale: Text = MISSING
     dry_run: bool = False
     force: bool = False
-    resume: Literal["exact", "anyway"] = "exact"
+    resume: Annotated[str, OneOf(("exact", "anyway"))] = "exact"
     trust: Annotated[Any, Text | Annotated[Sequence[Text], NotEmpty()] | None] = None
     budget: dict[str, Any] = field(default_factory=dict)
     paths: PathsSchema = field(default_factory=PathsSchema)
