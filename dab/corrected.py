@@ -76,7 +76,7 @@ class CorrectedBridge(FittedBridge):
     ) -> None:
         super().__init__(hard, approximator, lr, fits, past, momentum=momentum, in_shape=in_shape)
         if past < 1 + 2 * pairs:
-            raise ValueError(f"past must hold the 1 + 2 pairs batches of one step, {1 + 2 * pairs}, given {past}")
+            raise ValueError(f"past must be at least the 1 + 2 pairs = {1 + 2 * pairs} batches of a step, given {past}")
         self.pairs, self.sigma, self.weight, self.form = pairs, sigma, weight, form
         self._at_once: bool | None = None  # whether the pairs can be one call; None: not yet tried
 
