@@ -256,7 +256,7 @@ def test_what_cannot_be_compressed_gets_one_line(runs, compress, config, no_curv
         assert "result.json is damaged" in compress(tmp_path / "empty", image, out)
     for content, lacks in (
         ("{}", "it lacks config, hash, input_shape"),
-        ('{"config": {"seed": 0}, "hash": "00", "input_shape": []}', "its config lacks 'hard'"),
+        ('{"config": {"seed": 0}, "hash": "00", "input_shape": []}', "its config has no trainer"),
     ):
         (tmp_path / "empty" / "result.json").write_text(content)
         assert f"is no record of a run: {lacks}" in compress(tmp_path / "empty", image, out)

@@ -126,7 +126,7 @@ def edited(folder: Path, monkeypatch) -> Iterator[None]:
 def another_default(_folder: Path, monkeypatch) -> Iterator[None]:
     """As if gamma had another default: a run does not name what stands at its default, so its name is the same."""
     with monkeypatch.context() as patch:
-        patch.setattr(dab.Bridge.__init__, "__defaults__", (None, 5.0, "released", "l2", None))
+        patch.setattr(dab.Bridge.__init__.__wrapped__, "__defaults__", (None, 5.0, "released", "l2", None))
         yield
 
 

@@ -80,7 +80,7 @@ def test_runs_are_listed_by_name_with_what_differs_and_how_good_they_are(config,
         f"  {stopped.hash}  seed=1 length=6  interrupted  at step 2 of 3",
         f"2 runs below {runs}/: 1 finished, 1 interrupted",
     ]
-    assert f"  {torn.hash}    damaged  JSONDecodeError; force=true starts it over" in listing(runs)
+    assert f"  {torn.hash}    damaged  cannot be read; force=true starts it over" in listing(runs)
     stopped.set_status("failed", message="\x1b]0;owned\n" + 100 * "x")
     row = listing(runs, "steps=3").splitlines()[2]
     assert row.isprintable() and len(row) == 80

@@ -57,8 +57,8 @@ def _listed(runs: Path, folder: Path) -> Listed:
         status, result = read_json(folder / "status.json"), read_json(folder / "result.json")
         options = _options(OmegaConf.to_container(OmegaConf.load(folder / "config.yaml"), resolve=False))
         state, more = _state(folder, status or {}, result)
-    except Exception as error:  # a foreign or torn file can be wrong in any way, and the others are still wanted
-        return Listed(name, folder.name, {}, DAMAGED, f"{type(error).__name__}; force=true starts it over")
+    except Exception:  # a foreign or torn file can be wrong in any way, and the others are still wanted
+        return Listed(name, folder.name, {}, DAMAGED, "cannot be read; force=true starts it over")
     return Listed(name, folder.name, options, state, more)
 
 

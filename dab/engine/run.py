@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import hashlib
 import inspect
@@ -123,7 +122,7 @@ class Run:
         self._refuse_linked_folders()
         with told(self.dir):
             self.dir.mkdir(parents=True, exist_ok=True)
-            lock = self._open_lock()
+        lock = self._open_lock()
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -136,8 +135,9 @@ class Run:
             lock.truncate(0)
             lock.write("process {pid} on {host}".format(**_who()))
             lock.flush()
-            for leftover in filter(Path.is_file, self.dir.glob("*.tmp")):  # killed in the middle of writing
-                leftover.unlink()
+            for leftover in self.dir.glob("*.tmp"):  # killed in the middle of writing
+                if leftover.is_file() and not leftover.is_symlink():
+                    leftover.unlink()
 
     def _refuse_linked_folders(self) -> None:
         """`paths.runs` may be a link, somebody's large disk; what is below it is ours and never one."""
@@ -147,13 +147,10 @@ class Run:
 
     def _open_lock(self) -> IO[str]:
         path = self.dir / "lock"
-        try:
-            number = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o666)
-        except OSError as error:
-            if error.errno != errno.ELOOP:
-                raise
-            raise LinkInRun(f"{path} is a symbolic link, which a run does not follow: remove it") from error
-        return open(number, "a+")
+        if path.is_symlink():
+            raise LinkInRun(f"{path} is a symbolic link, which a run does not follow: remove it")
+        with told(self.dir):
+            return open(os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o666), "a+")
 
     def refuse_links(self) -> None:
         """Before anything is written: what is there must be files and folders. W&B links its own inside its folder."""

@@ -26,5 +26,5 @@ def record(cell: Cell, scale: str) -> Record:
         **made,
         "seconds": time.monotonic() - before,
         "threads": torch.get_num_threads(),
-        "provenance": {"start": start, "end": end, "changed": any(start[name] != end[name] for name in CODE)},
+        "provenance": {"start": start, "end": end, "changed": any(start.get(name) != end.get(name) for name in CODE)},
     }
