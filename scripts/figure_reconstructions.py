@@ -46,13 +46,14 @@ def draw(pictures: dict[str, Tensor], path: Path) -> None:
     figure, axes = plt.subplots(len(pictures), 1, figsize=(9, 0.62 * len(pictures)), squeeze=False)
     for axis, (label, images) in zip(axes[:, 0], pictures.items()):
         strip = torch.cat(list(images), 2).permute(1, 2, 0)  # [H, N W, C]
-        axis.imshow(strip.squeeze(2) if strip.shape[2] == 1 else strip, cmap="gray_r", vmin=0, vmax=1)
+        pixels = strip.squeeze(2) if strip.shape[2] == 1 else strip
+        axis.imshow(pixels, cmap="gray_r", vmin=0, vmax=1, interpolation="nearest")
         axis.set_xticks([]), axis.set_yticks([])
         axis.set_ylabel(label, rotation=0, ha="right", va="center", fontsize=8)
         axis.spines[:].set_visible(False)
     figure.subplots_adjust(left=0.25, right=1, top=1, bottom=0, hspace=0.02)
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+    figure.savefig(path, dpi=80)
     plt.close(figure)
 
 
