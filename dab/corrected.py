@@ -19,8 +19,6 @@ from dab.pooled import pooled
 from dab.ranges import Count, CountOr0, NotNegative, Positive, ShareAbove0, ranged
 from dab.surrogate import hard_value
 
-_FLAT = 0.05  # least deviation of an input, of that of all: a unit that never moves is moved too, and by little
-
 
 class CorrectedBridge(FittedBridge):
     """A fitted bridge, corrected by differences of the hard function around each sample.
@@ -115,11 +113,6 @@ class CorrectedBridge(FittedBridge):
     def _step(self) -> Tensor:
         """Standard deviation of the noise, for each unit.  [...]"""
         return self.sigma * self._std("z")
-
-    def _std(self, name: str) -> Tensor:
-        std = super()._std(name)
-        # One over the deviation is a slope: what hardly moves would be moved by thousands.
-        return torch.maximum(std, _FLAT * std.square().mean().sqrt()) if name == "z" and self.pairs else std
 
     def _hard_at(self, around: Tensor) -> Tensor:
         """`hard` of several batches.  [N, B, ...] → [N, B, ...]"""

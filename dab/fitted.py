@@ -22,6 +22,7 @@ from dab.surrogate import hard_value, value_with_gradient, zero_penalty
 _STRIDE = 7919  # between the past rows of one fit: a prime, so that they come from all over the buffer
 _BETAS, _EPS = (0.9, 0.999), 1e-8  # Adam's usual ones
 _NARROW = 1e-6  # least standard deviation, of the largest: a unit that never moves is not blown up
+_FLAT = 0.05  # the same of an input, of that of all: one over it is a slope, a unit that hardly moves got thousands
 
 
 class FittedBridge(Bridge):
@@ -143,7 +144,8 @@ class FittedBridge(Bridge):
     def _std(self, name: str) -> Tensor:
         variance = getattr(self, f"square_{name}") - getattr(self, f"mean_{name}").square()
         std = variance.clamp(min=0).sqrt()
-        return std.clamp(min=_NARROW) if std.dim() == 0 else torch.maximum(std, _NARROW + _NARROW * std.max())
+        least = _FLAT * std.square().mean().sqrt() if name == "z" else _NARROW * std.max()
+        return torch.maximum(std, _NARROW + least)
 
     def _remember(self, z: Tensor, h: Tensor) -> None:
         z, h = z[-len(self.past_z) :], h[-len(self.past_z) :]  # a batch may be larger than all that is kept

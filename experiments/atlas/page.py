@@ -10,6 +10,7 @@ from experiments.atlas.guide import advice, guide, ranks, recipe
 from experiments.atlas.heat_map import HeatMap
 from experiments.atlas.plan import ALL, BUDGETS, HELD_BACK, ROWS, YARDSTICK, Function
 from experiments.atlas.scores import EQUAL_CALLS, Scored, recovered, used
+from experiments.atlas.solvers import calibration
 from experiments.blocks import Block, Heading, Part, Table, Text, part
 from experiments.results import Metric, Results
 
@@ -37,6 +38,7 @@ def render(results: Results) -> list[Part]:
         recipe(results, HELD_BACK),
         matches(results),
         yardstick(results),
+        calibration(),
         searched(results),
     ]
 
