@@ -47,8 +47,7 @@ class CorrectedBridge(FittedBridge):
     pairs       antithetic ones for each sample and step; 0: none
     sigma       of the noise, in standard deviations of each unit
     weight      of the correction: a number, or "earned": the running share of the pairs' differences d(h) that s leaves
-                unexplained, at most 1. With 0 the pairs serve the fits alone: with more fits the better choice in
-                trials of few samples, parity of signs excepted (conf/estimator/auto.yaml)
+                unexplained, at most 1. With 0 the pairs serve the fits alone
     form        here | lax | linear
     past        how many batches of pairs are kept; a step brings 1 + 2 pairs of them
 
@@ -67,7 +66,7 @@ class CorrectedBridge(FittedBridge):
         weight: NotNegative | Literal["earned"] = "earned",
         form: Literal["here", "lax", "linear"] = "here",
         lr: Positive = 3e-3,
-        fits: Count = 4,
+        fits: Count = 8,
         past: Count = 40,
         momentum: ShareAbove0 = 0.01,
         in_shape: tuple[int, ...] | None = None,
