@@ -96,9 +96,7 @@ def gain(results: Results) -> Gap:
 
 
 def head(results: Results) -> Gap:
-    printed = (
-        "Sort and top-k are read out flat and doubled, the baseline pooled: the head may be compared, not the function."
-    )
+    printed = "Sort and top-k are read out flat and doubled, the baseline pooled: are heads compared, or functions?"
     return Gap("Which head", printed, *_compared(results, [(FLAT, POOLED)]))
 
 

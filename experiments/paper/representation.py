@@ -77,21 +77,23 @@ def definitions(results: Results) -> Gap:
     pairs = list(combinations(range(len(found)), 2))
     turned = sum((values[0][i] - values[0][j]) * (values[1][i] - values[1][j]) < 0 for i, j in pairs)
     line = (
-        f"At 0.1 bits a pixel they differ by {min(apart):.2f} to {max(apart):.2f} on the same images, more than most rows "
-        f"do from each other; they order {turned} of {len(pairs)} pairs of rows differently."
+        f"At 0.1 bits a pixel they differ by {min(apart):.2f} to {max(apart):.2f} on the same images, more than "
+        f"most rows do from each other; they order {turned} of {len(pairs)} pairs of rows differently."
     )
     return Gap("Which MS-SSIM", printed, [line], found)
 
 
 def kl(results: Results) -> Gap:
-    printed = "The Gumbel rows pay a KL to uniform codes, the bridge rows do not: the objective is compared, not the gradient."
+    printed = (
+        "The Gumbel rows pay a KL to uniform codes, the bridge rows do not: objectives are compared, not gradients."
+    )
     lines, places = [], []
     for bpp in BPP:
         pair: list[Place] = [results.at(row, f"bpp{bpp}") for row in (f"{GUMBEL_B}, ELBO", GUMBEL_B)]
         if all(pair):
             texts = [f"{p.sample(SHRINK).mean:.3f} and {p.sample(PROBE).mean:.1f} %" for p in pair]
             lines.append(
-                f"{GUMBEL_B} at {bpp:g} bits a pixel, MS-SSIM and probe: {texts[0]} with the KL, {texts[1]} without."
+                f"{GUMBEL_B} at {bpp:g} bits a pixel, MS-SSIM and probe: {texts[0]} with the KL, {texts[1]} without"
             )
             places += pair
     return Gap("A KL for one side only", printed, lines, places)
@@ -101,12 +103,10 @@ def bits(results: Results) -> Gap:
     trits = 496
     printed = (
         "The paper says 786 latents in one place and 768 in another; 0.00097 bits a pixel are "
-        f"{0.00097 * 512 * 512 * 3:.0f} bits. {trits} trits are {trits * math.log2(3):.0f} bits, so that DAB-Signum had "
-        f"{100 * (trits * math.log2(3) / 768 - 1):.1f} % more than its rivals."
+        f"{0.00097 * 512 * 512 * 3:.0f} bits. {trits} trits are {trits * math.log2(3):.0f} bits, so that DAB-Signum "
+        f"had {100 * (trits * math.log2(3) / 768 - 1):.1f} % more than its rivals."
     )
     found = results.among(DENSE, MIDDLE)
     texts = [f"{place.row} {place.sample(BITS).mean:.1f}" for place in found]
-    lines = (
-        [f"Here units are rounded down to the budget: {', '.join(texts)} bits of 78.4 at 0.1 a pixel."] if found else []
-    )
+    lines = [f"Here units are rounded down to the budget: {', '.join(texts)} bits at 0.1 a pixel."] if found else []
     return Gap("How many bits", printed, lines, found)

@@ -24,10 +24,10 @@ TANH, ELU, FROZEN = "Tanh-Dense", "ELU-Dense", "– frozen random bridge"
 
 def claims(results: Results) -> list[Claim]:
     at, long = results.at, results.at(DAB, "T10", "long")
-    elsewhere = "trained on far fewer samples"
+    samples = f"in {human(long.samples)} samples" if long else ""
     return [
         reached("A hard signum with a bridge sorts five numbers", PAPER[DAB, "T5"], at(DAB, "T5"), ACCURACY, " %"),
-        reached("… and ten", PAPER[DAB, "T10"], long, ACCURACY, " %", f"in {human(long.samples)} samples" if long else ""),
+        reached("… and ten", PAPER[DAB, "T10"], long, ACCURACY, " %", samples),
         reached("… and fifteen (Signum-Dense)", PAPER[DAB, "T15"], at(DAB, "T15"), ACCURACY, " %"),
         reached("… best of the table at fifteen", PAPER[SHOWCASE, "T15"], at(SHOWCASE, "T15"), ACCURACY, " %",
                 "(our recipe, a wider net)"),
@@ -36,7 +36,8 @@ def claims(results: Results) -> list[Claim]:
                ("T = 10, long", long, at(TANH, "T10", "long"))], ACCURACY),
         fails_without(at(ELU, "T10")),
         ahead("It is ahead of pointer networks", _against(DAB, POINTER, "T10"),
-              [("equal samples", at(DAB, "T10"), at(POINTER, "T10")), ("equal time", long, at(POINTER, "T10"))], ACCURACY),
+              [("equal samples", at(DAB, "T10"), at(POINTER, "T10")), ("equal time", long, at(POINTER, "T10"))],
+              ACCURACY),
         ahead("It is ahead of Read-Process-Write", _against(DAB, READ, "T10"),
               [("equal samples", at(DAB, "T10"), at(READ, "T10")), ("equal time", long, at(READ, "T10"))], ACCURACY),
         ahead("Ponder steps help the recurrent net, until about five", "a rising curve",
@@ -86,9 +87,9 @@ def routing(results: Results) -> Gap:
 
 def gamma(results: Results) -> Gap:
     printed = "Gamma is 10 for sorting, 2 to 70 elsewhere; how much it matters is not said."
-    rows = {f"`{routing}`, gamma {g}": f"– routing `{routing}`, gamma {g}" for routing, g in
+    rows = {f"with `{routing}`, gamma {g}": f"– routing `{routing}`, gamma {g}" for routing, g in
             (("equation", "0.1"), ("additive", "1"), ("additive", "0.1"))}  # fmt: skip
-    with_ten = {f"`{routing}`, gamma 10": f"– routing `{routing}`" for routing in ("equation", "additive")}
+    with_ten = {f"with `{routing}`, gamma 10": f"– routing `{routing}`" for routing in ("equation", "additive")}
     return Gap("How much gamma matters", printed, *_at_both(results, with_ten | rows))
 
 
@@ -97,7 +98,7 @@ def straight_through(results: Results) -> Gap:
     return Gap(
         "Whether straight-through would do",
         printed,
-        *_at_both(results, {"dense bridge": DAB, "straight-through": STRAIGHT}),
+        *_at_both(results, {"with the bridge": DAB, "with straight-through": STRAIGHT}),
     )
 
 
@@ -113,8 +114,8 @@ def _at_both(results: Results, rows: dict[str, str]) -> tuple[list[str], list[Pl
     for t in (5, 10):
         found = {label: place for label, row in rows.items() if (place := results.at(row, f"T{t}"))}
         if found:
-            texts = [f"{label}: {place.sample(ACCURACY).text(unit=' %')}" for label, place in found.items()]
-            lines.append(f"T = {t}. {'; '.join(texts)}.")
+            texts = [f"{place.sample(ACCURACY).text(unit=' %')} {label}" for label, place in found.items()]
+            lines.append(f"T = {t}: {', '.join(texts)}.")
         places += found.values()
     return lines, places
 
@@ -134,7 +135,5 @@ def budgets(results: Results) -> Gap:
                 lines.append(f"{text}, quoted there: {PAPER[row, column].text()} %.")
     for t, goal in ((t, PAPER[SHOWCASE, f"T{t}"].mean) for t in (5, 10, 15)):
         for samples, seconds in results.at(SHOWCASE, f"T{t}").passing(goal, VALID):
-            lines.append(
-                f"The paper's {goal} % at T = {t} takes {human(samples)} samples and {duration(seconds)} here."
-            )
+            lines.append(f"The paper's {goal} % at T = {t} takes {human(samples)} samples and {duration(seconds)} here")
     return Gap("Unequal budgets", printed, lines, places)
