@@ -139,4 +139,5 @@ def _cell(one: Standing, task: Task) -> str:
     if task.title not in one.places:
         return "–"
     sample = one.places[task.title].sample(task.metric)
-    return f"{one.ranks[task.title][0]}. {sample.mean:.{task.metric.digits}f} ({sample.n})"
+    place = one.ranks[task.title][0]
+    return f"{'**1.**' if place == 1 else f'{place}.'} {sample.mean:.{task.metric.digits}f} ({sample.n})"

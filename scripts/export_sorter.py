@@ -30,9 +30,10 @@ def exported(run_dir: Path) -> dict[str, Any]:
     layers = [layer for layer in model.encoder if not isinstance(layer, nn.Linear)] if hard else []
     if not isinstance(hard, Signum) or any(not isinstance(layer, nn.Tanh) for layer in layers):
         raise ValueError(f"{run_dir} holds no dense sorter with Tanh layers and a signum: the page knows only these")
+    widths = [str(layer.out_features) for layer in _linear(model.encoder)]
     provenance = result["provenance"].get("end", result["provenance"])
     return {
-        "command": f"python train.py 'model.widths=[{','.join(str(l.out_features) for l in _linear(model.encoder))}]'",
+        "command": f"python train.py 'model.widths=[{','.join(widths)}]'",
         "commit": provenance["commit"],
         "accuracy": result["metrics"]["test/all_or_none"],
         "steps": result["steps"],

@@ -15,11 +15,19 @@ from select import select
 from tempfile import TemporaryDirectory
 from typing import Any
 
-CHROMIUM = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None)
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM = next((path for name in NAMES if (path := shutil.which(name))), None)
 OPTIONS = (
-    "--headless --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync --disable-default-apps --disable-extensions --remote-debugging-pipe"
-).split()
+    "--headless",
+    "--no-sandbox",  # it may be root that runs the tests
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--remote-debugging-pipe",
+)
 PATIENCE = 60.0  # seconds
 
 
@@ -64,7 +72,9 @@ class Page:
     def open(self, path: Path, width: int = 1400, height: int = 900, dark: bool = False) -> None:
         self.size(width, height)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.call("Emulation.setEmulatedMedia", features=[scheme, {"name": "prefers-reduced-motion", "value": "reduce"}])
+        self.call(
+            "Emulation.setEmulatedMedia", features=[scheme, {"name": "prefers-reduced-motion", "value": "reduce"}]
+        )
         self.call("Page.navigate", url=path.as_uri())
         self.until("document.readyState === 'complete'")
 

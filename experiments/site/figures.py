@@ -46,10 +46,15 @@ def data(figure: Lines) -> dict[str, Any]:
         "ylim": figure.axis.get("ylim"),
         "levels": figure.levels,
         "series": [
-            {"row": row.replace("`", ""), "colour": variable(seen[row].method), "dash": seen[row].number, "points": points(band)}
+            {
+                "row": row.replace("`", ""),
+                "colour": variable(seen[row].method),
+                "dash": seen[row].number,
+                "points": points(band),
+            }
             for row, band in figure.series.items()
         ],
-    }  # fmt: skip
+    }
 
 
 def points(band: Band) -> list[list[float]]:
@@ -93,11 +98,11 @@ def heat_map(figure: HeatMap) -> str:
     scale = "".join(f'<i style="--v:{value}"></i>' for value in (0, 0.25, 0.5, 0.75, 1))
     return (
         f'<figure class="heat" id="figure-{figure.name}"><figcaption><b>{escape(figure.title)}.</b> Score of every '
-        f'estimator on every function; <span class="key">{scale}</span> {escape(figure.label)}. In brackets: calls of the '
-        f'function for a sample and step.</figcaption><div class="scroll" tabindex="0" role="region" '
-        f'aria-label="{escape(figure.title)}"><table><thead><tr><td></td>{heads}</tr></thead>'
-        f"<tbody>{''.join(rows)}</tbody></table></div></figure>"
-    )  # fmt: skip
+        f'estimator on every function; <span class="key">{scale}</span> {escape(figure.label)}. In brackets: '
+        f"calls of the function for a sample and step. Hover, or move with the arrow keys, for the spread.</figcaption>"
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(figure.title)}">'
+        f"<table><thead><tr><td></td>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table></div></figure>"
+    )
 
 
 def _named(column: str) -> str:
@@ -126,6 +131,7 @@ def picture(figure: Figure, folder: Path) -> str:
     content = base64.b64encode(path.read_bytes()).decode()
     return (
         f'<figure class="picture" id="figure-{figure.name}"><div class="scroll" tabindex="0" role="region" '
-        f'aria-label="{escape(figure.alt)}"><img alt="{escape(figure.alt)}" src="data:image/png;base64,{content}"></div>'
+        f'aria-label="{escape(figure.alt)}"><img alt="{escape(figure.alt)}" '
+        f'src="data:image/png;base64,{content}"></div>'
         f"<figcaption>{escape(figure.alt)}.</figcaption></figure>"
     )

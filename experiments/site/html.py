@@ -20,7 +20,7 @@ GOOD = ("holds", "agrees", "better", "ahead", "first")
 BAD = ("does not hold", "worse", "behind")
 MIXED = ("in part", "level", "no difference")
 JUDGED = ("verdict", "is", "the bridge is")  # columns of words that are judgements
-LONG = 12  # rows after which a table scrolls by itself
+LONG = 16  # rows after which a table scrolls by itself
 COMMAND = "command"
 
 
@@ -70,7 +70,7 @@ class Html:
         for number, row in enumerate(table.rows):
             cells = [self._cell(table.header[n], row[n], is_first=n == 0) for n in shown]
             if table.evidence:
-                cells.append(f"<td>{self.evidence(table.evidence[number])}</td>")
+                cells.append(f'<td data-head="evidence">{self.evidence(table.evidence[number])}</td>')
             rows.append(f"<tr>{''.join(cells)}</tr>")
         head = "".join(f'<th scope="col">{inline(text)}</th>' for text in heads)
         label = escape(table.caption or f"Table of {len(rows)} rows: {', '.join(table.header)}")
@@ -81,10 +81,11 @@ class Html:
     def _cell(self, head: str, text: str, is_first: bool) -> str:
         if is_first:
             return f'<th scope="row">{inline(text)}</th>'
+        label = f' data-head="{escape(head)}"'
         if head in JUDGED and text != "–":
-            return f"<td>{pill(text)}</td>"
+            return f"<td{label}>{pill(text)}</td>"
         is_number = re.match(r"[-−+]?\d", text) and len(text) < 28
-        return f"<td{' class=num' if is_number else ''}>{inline(text)}</td>"
+        return f"<td{label}{' class=num' if is_number else ''}>{inline(text)}</td>"
 
     def evidence(self, places: Sequence[Place]) -> str:
         """The records of some places, and the commands that make them."""

@@ -15,6 +15,8 @@ function short(x) {
   return String(+x.toPrecision(4));
 }
 
+const cut = (name) => (name.length > 31 ? name.slice(0, 30) + "…" : name);
+
 function showTip(text, x, y) {
   tip.textContent = text;
   tip.hidden = false;
@@ -85,7 +87,7 @@ function chart(figure) {
   function render() {
     shown = data.series.filter((series) => !hidden.has(series.row));
     const width = plot.clientWidth, wide = width > 620;
-    const room = wide ? Math.min(240, 26 + 6.6 * Math.max(0, ...shown.map((s) => s.row.length))) : 14;
+    const room = wide ? Math.min(240, 26 + 6.8 * Math.max(0, ...shown.map((s) => cut(s.row).length))) : 14;
     const height = Math.max(width > 500 ? 400 : 320, wide ? shown.length * 16 + 70 : 0);
     const area = { left: 62, top: 30, right: width - room, bottom: height - 46 };
     const all = (shown.length ? shown : data.series).flatMap((s) => s.points);
@@ -100,7 +102,7 @@ function chart(figure) {
     plot.replaceChildren();
     const svg = draw(plot, "svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", tabindex: 0, "aria-label": `${data.label}. ${shown.length} lines; arrow keys read them point by point.` });
     const clip = `clip-${figure.id}`;
-    const box = draw(draw(svg, "clipPath", { id: clip }), "rect", { x: area.left - 4, y: area.top - 4, width: Math.max(0, area.right - area.left + 8), height: area.bottom - area.top + 8 });
+    draw(draw(svg, "clipPath", { id: clip }), "rect", { x: area.left - 4, y: area.top - 4, width: Math.max(0, area.right - area.left + 8), height: area.bottom - area.top + 8 });
     for (const y of ticks(y0, y1, 6)) {
       draw(svg, "path", { class: "grid", d: `M${area.left} ${Y(y)}H${area.right}` });
       draw(svg, "text", { x: area.left - 8, y: Y(y) + 4, "text-anchor": "end" }, short(+y.toPrecision(6)));
@@ -141,7 +143,7 @@ function chart(figure) {
       series.name = draw(svg, "g", { class: "name" });
       const x = Math.min(X(end[0]), area.right);
       draw(series.name, "path", { d: `M${x + 3} ${area.top + inside(end[1])}L${area.right + 12} ${y}`, style: `stroke:var(${series.colour});opacity:.5;fill:none` });
-      draw(series.name, "text", { x: area.right + 16, y: y + 4, class: "name", style: `fill:var(${series.colour})` }, series.row);
+      draw(series.name, "text", { x: area.right + 16, y: y + 4, style: `fill:var(${series.colour})` }, cut(series.row));
     });
   }
 
