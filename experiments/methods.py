@@ -42,7 +42,7 @@ METHODS = (
     Method("RELAX", UNBIASED, "#9C89D6", "#8F7AE0", "relax"),
     Method("DisARM", UNBIASED, "#6B3F1D", "#B5814F", "disarm"),
     Method("ARM", UNBIASED, "#B5804F", "#EFC9A0", "arm"),
-    Method("Score function", UNBIASED, "#2E2E2E", "#DDDDDD", "score function"),
+    Method("Score function", UNBIASED, "#2E2E2E", "#DDDDDD", "score function|reinforce"),
     Method("Smoothing", NOISE, "#4E8F2F", "#93CF70", "smoothing|spsa"),
     Method("Solver's own", NOISE, "#1F6F78", "#63BEC9", "perturbed optimizer|interpolation|i-mle|identity"),
     Method("FSQ", QUANTIZED, "#4E8F2F", "#93CF70", "fsq"),

@@ -26,9 +26,9 @@ DIGITS = 6  # of every weight: more than the sorting needs
 def exported(run_dir: Path) -> dict[str, Any]:
     """All that a forward pass needs, and what the run says of itself."""
     model, result = load(run_dir).model, record(run_dir)
-    hard = model.estimator.hard if isinstance(model, DenseSorter) else None
-    layers = [layer for layer in model.encoder if not isinstance(layer, nn.Linear)] if hard else []
-    if not isinstance(hard, Signum) or any(not isinstance(layer, nn.Tanh) for layer in layers):
+    hard = getattr(model.estimator, "hard", None) if isinstance(model, DenseSorter) else None
+    between = [layer for layer in model.encoder if not isinstance(layer, nn.Linear)] if hard else []
+    if not isinstance(hard, Signum) or not all(isinstance(layer, nn.Tanh) for layer in between):
         raise ValueError(f"{run_dir} holds no dense sorter with Tanh layers and a signum: the page knows only these")
     widths = [str(layer.out_features) for layer in _linear(model.encoder)]
     provenance = result["provenance"].get("end", result["provenance"])

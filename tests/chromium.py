@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from fcntl import F_DUPFD_CLOEXEC, fcntl
 from pathlib import Path
 from select import select
 from tempfile import TemporaryDirectory
@@ -124,12 +125,21 @@ class Page:
         return [e["params"]["request"]["url"] for e in self.events if e["method"] == "Network.requestWillBeSent"]
 
 
+def _pipe() -> tuple[int, int]:
+    """Two ends with numbers of at least 10, so that 3 and 4 are free to be given away."""
+    low = os.pipe()
+    read, write = (fcntl(end, F_DUPFD_CLOEXEC, 10) for end in low)
+    for end in low:
+        os.close(end)
+    return read, write
+
+
 @contextmanager
 def browser() -> Iterator[Page]:
     """A fresh Chromium; it reads commands from its file descriptor 3 and answers on 4."""
-    (theirs_in, ours_out), (ours_in, theirs_out) = os.pipe(), os.pipe()
+    (theirs_in, ours_out), (ours_in, theirs_out) = _pipe(), _pipe()
     with TemporaryDirectory() as profile:
-        shell = ["sh", "-c", f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}', "sh", str(CHROMIUM), *OPTIONS]
+        shell = ["bash", "-c", f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}', "bash", str(CHROMIUM), *OPTIONS]
         process = subprocess.Popen(
             [*shell, f"--user-data-dir={profile}"], pass_fds=(theirs_in, theirs_out), stderr=subprocess.DEVNULL
         )

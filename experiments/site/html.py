@@ -28,7 +28,7 @@ def inline(text: str) -> str:
     """`code`, **strong** and *emphasis* of a block's text."""
     text = re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text, quote=False))
     text = re.sub(r"\*\*([^*]+)\*\*", r"<strong>\1</strong>", text)
-    return re.sub(r"(?<![\w*])\*([^*]+)\*(?![\w*])", r"<em>\1</em>", text)
+    return re.sub(r"(?<![\w*])\*(\S[^*]*)(?<=\S)\*(?![\w*])", r"<em>\1</em>", text)
 
 
 def anchor(text: str) -> str:
