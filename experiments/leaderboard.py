@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -82,10 +82,6 @@ class Standing:
         """The mean of the shares of the others that are ahead: 0 is always first, 1 always last."""
         return fmean((place - 1) / max(of - 1, 1) for place, of in self.ranks.values())
 
-    @property
-    def mean_place(self) -> float:
-        return fmean(place for place, _ in self.ranks.values())
-
 
 def standings(results: Mapping[str, Results]) -> list[Standing]:
     """The best first, after them those of few tasks; a task that only one was tried in does not count."""
@@ -122,17 +118,25 @@ HEAD = (
 
 def leaderboard(results: Mapping[str, Results]) -> Part:
     found = standings(results)
-    tasks = {task.title: task for task in TASKS if any(task.title in one.places for one in found)}
+    tried = [task for task in TASKS if any(task.title in one.places for one in found)]
+    tasks, functions = ([task for task in tried if (task.study == "atlas") is are] for are in (False, True))
     rows = []
     for one in found:
-        cells = [_cell(one, task) for task in tasks.values()]
+        cells = [_cell(one, task) for task in tasks] + ([_together(one, functions)] if functions else [])
         cost = "–" if one.cost is None else f"{one.cost:.1f}"
         rows.append([one.method, f"{one.rank:.2f}", str(len(one.ranks)), cost, *cells])
     evidence = [list(one.places.values()) for one in found]
     if not rows:
         return []
-    table = Table(("method", "behind", "tasks", "step", *tasks), rows, evidence=evidence)
+    heads = [task.title for task in tasks] + (["atlas, mean place"] if functions else [])
+    table = Table(("method", "behind", "tasks", "step", *heads), rows, evidence=evidence)
     return [Heading("Leaderboard", level=1), Text(HEAD), table]
+
+
+def _together(one: Standing, tasks: Sequence[Task]) -> str:
+    """The mean place over the functions of the atlas, and how many these are."""
+    places = [one.ranks[task.title][0] for task in tasks if task.title in one.ranks]
+    return f"{fmean(places):.1f} ({len(places)} functions)" if places else "–"
 
 
 def _cell(one: Standing, task: Task) -> str:

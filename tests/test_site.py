@@ -135,8 +135,8 @@ def test_the_page_computes_what_torch_computes(browser, site) -> None:
     net = json.loads(SORTER.read_text())
     x = torch.rand(64, net["length"], generator=generator("page"), dtype=torch.float64)
     browser.open(site)
-    stored = "JSON.parse(document.getElementById('sorter-net').textContent)"
-    script = browser.run(f"{json.dumps(x.tolist())}.map((x) => sortWith({stored}, x))")
+    browser.run("net = JSON.parse(document.getElementById('sorter-net').textContent); 0")
+    script = browser.run(f"{json.dumps(x.tolist())}.map((x) => sortWith(net, x))")
     logits, _ = torch_sorter(net)(x)
     torch.testing.assert_close(
         torch.tensor([one["logits"] for one in script]).double(), logits.flatten(1), atol=1e-4, rtol=0

@@ -84,7 +84,7 @@ class Html:
         label = f' data-head="{escape(head)}"'
         if head in JUDGED and text != "–":
             return f"<td{label}>{pill(text)}</td>"
-        is_number = re.match(r"[-−+]?\d", text) and len(text) < 28
+        is_number = re.match(r"[-−+*]*\d", text) and len(text) < 28
         return f"<td{label}{' class=num' if is_number else ''}>{inline(text)}</td>"
 
     def evidence(self, places: Sequence[Place]) -> str:

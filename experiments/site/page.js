@@ -229,17 +229,18 @@ function sorter() {
   }
 
   function show(words, order, code, right) {
-    const width = 620, at = (i) => 110 + (i * (width - 170)) / (words.length - 1);
-    const svg = draw(picture, "svg", { viewBox: `0 0 ${width} 232`, role: "img", "aria-label": `Input ${words.join(", ")}; output ${order.map((i) => words[i]).join(", ")}; between them ${code.length} hard units, drawn as squares.` });
+    const width = Math.max(320, Math.min(picture.clientWidth, 700)), lines = width < 500 ? 4 : 2;
+    const at = (i) => 112 + (i * (width - 148)) / (words.length - 1);
+    const svg = draw(picture, "svg", { viewBox: `0 0 ${width} 232`, width, role: "img", "aria-label": `Input ${words.join(", ")}; output ${order.map((i) => words[i]).join(", ")}; between them ${code.length} hard units, drawn as squares.` });
     for (const [y, label] of [[35, "typed"], [118, "hard code"], [207, "sorted"]]) draw(svg, "text", { x: 14, y, class: "quiet" }, label);
     order.forEach((from, place) => {
       draw(svg, "text", { x: at(from), y: 36 }, words[from]);
       draw(svg, "path", { d: `M${at(from)} 46C${at(from)} 130 ${at(place)} 100 ${at(place)} 186`, fill: "none", stroke: right ? "var(--accent)" : "var(--soft)", "stroke-width": 2, opacity: 0.55 });
       draw(svg, "text", { x: at(place), y: 208 }, words[from]);
     });
-    const across = Math.ceil(code.length / 2), size = (width - 130) / across;
+    const across = Math.ceil(code.length / lines), size = (width - 110) / across;
     code.forEach((value, i) => draw(svg, "rect", {
-      x: 92 + (i % across) * size, y: 98 + Math.floor(i / across) * (size + 1), width: size - 2, height: size - 2, rx: 2,
+      x: 90 + (i % across) * size, y: 116 + (Math.floor(i / across) - lines / 2) * size, width: size - 2, height: size - 2, rx: 2,
       style: `fill:${value > 0 ? "var(--ink)" : value < 0 ? "var(--panel)" : "var(--line)"};stroke:var(--soft)`,
     }));
   }
