@@ -35,7 +35,7 @@ def claims(results: Results) -> list[Claim]:
             compare_paired,
         ),
         ahead(
-            "In a dense net a hard function gains about ten points",
+            "In a dense net a hard function helps",
             "+10 points",
             [(row.removeprefix("Dense net, "), at(row, DENSE_NET), at(NO_HARD, DENSE_NET)) for row in dense],
             ACCURACY,
@@ -49,7 +49,7 @@ def case_claims(results: Results) -> list[Claim]:
     blocks = [f"After block {n}, {BRIDGE}" for n in (1, 2, 3, 4)]
     return [
         ahead(
-            "With one sort over all units the bridge is far ahead of straight-through",
+            "With one sort over all units the bridge is ahead of straight-through",
             "+25 points",
             [("", *(at(f"Sort1d, {way}", ablation.SORT1D) for way in (BRIDGE, STRAIGHT)))],
             ACCURACY,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 
@@ -37,11 +37,18 @@ def anchor(text: str) -> str:
 
 @dataclass(frozen=True)
 class Html:
-    """A printer for a page in `folder` whose kept pictures are below `pictures`; `redo` is the study's command."""
+    """A printer for a page in `folder` whose kept pictures are below `pictures`.
+
+    Of a study's section it knows the name, which its anchors start with, and the command that makes it again.
+    """
 
     folder: Path
     pictures: Path
+    study: str = ""
     redo: str = ""
+
+    def of(self, study: str, redo: str) -> Html:
+        return replace(self, study=study, redo=redo)
 
     def parts(self, parts: Iterable[Part]) -> str:
         return "\n".join(self.block(block) for part in parts for block in part)
@@ -49,7 +56,8 @@ class Html:
     def block(self, block: Block) -> str:
         match block:
             case Heading(text, level):
-                return f'<h{level + 1} id="{anchor(f"{self.redo} {text}")}">{inline(text)}</h{level + 1}>'
+                tag = f"h{level + 2}"  # below the page's own parts
+                return f'<{tag} id="{anchor(f"{self.study} {text}")}">{inline(text)}</{tag}>'
             case Text(text):
                 return f"<p>{inline(text)}</p>"
             case Bullets(items):

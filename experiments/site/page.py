@@ -126,7 +126,7 @@ def holds(results: Mapping[str, Results], html: Html) -> str:
     """The claims, study by study."""
     made = []
     for name, claims in paper.claims(results).items():
-        table = Html(html.folder, html.pictures, command(results[name], name)).table(claim_table(claims))
+        table = html.of(name, command(results[name], name)).table(claim_table(claims))
         made.append(f'<h3><a href="#study-{anchor(name)}">{TITLES[name]}</a></h3>{table}')
     return f"<p>{inline(RULE)}</p><div class=claims>{''.join(made)}</div>"
 
@@ -154,12 +154,11 @@ def studies(results: Mapping[str, Results], html: Html) -> str:
 
 def study(name: str, results: Results, html: Html) -> str:
     redo, records, planned = command(results, name), results.records(), report.STUDIES[name].cells(results.scale)
-    printer = Html(html.folder, html.pictures, redo)
     parts = report.STUDIES[name].render(results) if records else []
     below = [[b for b in part if not (isinstance(b, Heading) and b.level == 1)] for part in parts]
     why = f"None of {len(planned)} runs is recorded." if planned else f"Nothing is planned at scale={results.scale}."
     meta = f"{len(records)} of {len(planned)} runs, {sum(map(is_clean, records))} of them by committed code alone"
-    body = printer.parts(below) or f'<div class="empty"><p>{why}</p><pre><code>{redo}</code></pre></div>'
+    body = html.of(name, redo).parts(below) or f'<div class="empty"><p>{why}</p><pre><code>{redo}</code></pre></div>'
     return (
         f'<details class="study" id="study-{anchor(name)}"{" open" * (name == "sorting")}>'
         f"<summary><h3>{TITLES[name]}</h3><span>{meta if records else why}</span></summary>{body}</details>"
