@@ -19,8 +19,6 @@ from dab.pooled import pooled
 from dab.ranges import Count, CountOr0, NotNegative, Positive, ShareAbove0, ranged
 from dab.surrogate import hard_value
 
-_FLAT = 0.05  # least deviation of an input, of that of all: a unit that never moves is moved too, and by little
-
 
 class CorrectedBridge(FittedBridge):
     """A fitted bridge, corrected by differences of the hard function around each sample.
@@ -49,8 +47,7 @@ class CorrectedBridge(FittedBridge):
     pairs       antithetic ones for each sample and step; 0: none
     sigma       of the noise, in standard deviations of each unit
     weight      of the correction: a number, or "earned": the running share of the pairs' differences d(h) that s leaves
-                unexplained, at most 1. With 0 the pairs serve the fits alone: with more fits the better choice in
-                trials of few samples, parity of signs excepted (conf/estimator/auto.yaml)
+                unexplained, at most 1. With 0 the pairs serve the fits alone
     form        here | lax | linear
     past        how many batches of pairs are kept; a step brings 1 + 2 pairs of them
 
@@ -69,7 +66,7 @@ class CorrectedBridge(FittedBridge):
         weight: NotNegative | Literal["earned"] = "earned",
         form: Literal["here", "lax", "linear"] = "here",
         lr: Positive = 3e-3,
-        fits: Count = 4,
+        fits: Count = 8,
         past: Count = 40,
         momentum: ShareAbove0 = 0.01,
         in_shape: tuple[int, ...] | None = None,
@@ -115,11 +112,6 @@ class CorrectedBridge(FittedBridge):
     def _step(self) -> Tensor:
         """Standard deviation of the noise, for each unit.  [...]"""
         return self.sigma * self._std("z")
-
-    def _std(self, name: str) -> Tensor:
-        std = super()._std(name)
-        # One over the deviation is a slope: what hardly moves would be moved by thousands.
-        return torch.maximum(std, _FLAT * std.square().mean().sqrt()) if name == "z" and self.pairs else std
 
     def _hard_at(self, around: Tensor) -> Tensor:
         """`hard` of several batches.  [N, B, ...] → [N, B, ...]"""

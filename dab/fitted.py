@@ -22,6 +22,7 @@ from dab.surrogate import hard_value, value_with_gradient, zero_penalty
 _STRIDE = 7919  # between the past rows of one fit: a prime, so that they come from all over the buffer
 _BETAS, _EPS = (0.9, 0.999), 1e-8  # Adam's usual ones
 _NARROW = 1e-6  # least standard deviation, of the largest: a unit that never moves is not blown up
+_FLAT = 0.05  # the same of an input, of that of all: one over it is a slope, a unit that hardly moves got thousands
 
 
 class FittedBridge(Bridge):
@@ -33,6 +34,8 @@ class FittedBridge(Bridge):
     Backward, J'g as in the `released` routing, with J the Jacobian of  mean_h + std_h net((z - mean_z) / std_z).
     Running means and deviations, the optimizer's moments and the past pairs are buffers: a checkpoint has them.
     With torch.distributed the workers pool their pairs (of equal number), and so fit the same approximator.
+    The defaults are the recipe for black boxes (estimator=auto): at equal calls of `hard` ahead of every bridge that
+    asks it more often, in trials on counts, trees, parities, medians and an actuator; the atlas has the measurements.
     Not for torch.func, nor for torch.compile with fullgraph=True: fitting happens in the forward pass of training.
 
     hard, approximator, in_shape    as for Bridge; the approximator must have something to train
@@ -62,8 +65,8 @@ class FittedBridge(Bridge):
         hard: Callable[[Tensor], Tensor],
         approximator: nn.Module | None = None,
         lr: Positive = 3e-3,
-        fits: Count = 4,
-        past: Count = 8,
+        fits: Count = 8,
+        past: Count = 40,
         perturbed: CountOr0 = 0,
         spread: Annotated[Positive, When("perturbed")] = 0.3,
         momentum: ShareAbove0 = 0.01,
@@ -143,7 +146,8 @@ class FittedBridge(Bridge):
     def _std(self, name: str) -> Tensor:
         variance = getattr(self, f"square_{name}") - getattr(self, f"mean_{name}").square()
         std = variance.clamp(min=0).sqrt()
-        return std.clamp(min=_NARROW) if std.dim() == 0 else torch.maximum(std, _NARROW + _NARROW * std.max())
+        least = _FLAT * std.square().mean().sqrt() if name == "z" else _NARROW * std.max()
+        return torch.maximum(std, _NARROW + least)
 
     def _remember(self, z: Tensor, h: Tensor) -> None:
         z, h = z[-len(self.past_z) :], h[-len(self.past_z) :]  # a batch may be larger than all that is kept

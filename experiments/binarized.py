@@ -19,6 +19,7 @@ SEEDS = (0, 1, 2)
 # What each row is called, and its command but for the data and the seed.
 DAB, PRINTED, MATCHED = "DAB, dense bridge", "DAB-VAE as printed, KL on the bridge", "Matched bridge"
 SHARED, FITTED = "Elementwise bridge", "Elementwise bridge, fitted"  # one small net for all units
+AUTO = "Recipe for black boxes"
 ROWS = {
     DAB: "experiment=binarized/bridge_dense",
     "– routing `equation`": "experiment=binarized/bridge_dense_equation",
@@ -26,6 +27,7 @@ ROWS = {
     PRINTED: "experiment=binarized/bridge_paper",
     SHARED: "experiment=binarized/bridge_dense approximator=elementwise",
     FITTED: "experiment=binarized/bridge_dense approximator=elementwise estimator=fitted",
+    AUTO: "experiment=binarized/bridge_dense estimator=auto",
     MATCHED: "experiment=binarized/bridge_matched",
     "Straight-through": "experiment=binarized/straight_through",
     "Straight-through, logit": "experiment=binarized/straight_through_logit",
@@ -66,6 +68,7 @@ CLAIMS = (
     *product(["– routing `equation`", "– routing `additive`", PRINTED], [DAB]),
     *product([SHARED], [DAB, MATCHED]),
     *product([FITTED], [SHARED, "Straight-through"]),
+    *product([AUTO], [DAB, "Straight-through"]),
     *product([MATCHED, "Straight-through, logit"], ["Straight-through"]),
     ("RELAX", "REBAR"),
     *product(["DisARM"], ["ARM", "Score function"]),

@@ -212,6 +212,32 @@ def test_auto_takes_the_most_structure_that_fits(hard, kind: type) -> None:
     assert type(auto(hard, (6,))) is kind
 
 
+def test_a_skip_starts_at_nothing_and_carries_what_is_linear_in_more_units_than_the_layers_have() -> None:
+    torch.manual_seed(0)
+    plain = dense(Signum(), (8,), hidden=(2,))
+    torch.manual_seed(0)
+    with_skip, z = dense(Signum(), (8,), hidden=(2,), skip=True), torch.randn(64, 8)
+    assert torch.equal(with_skip(z), plain(z))
+    left = []
+    for net in (plain, with_skip):
+        optimizer = torch.optim.Adam(net.parameters(), lr=0.05)
+        for _ in range(200):
+            optimizer.zero_grad()
+            loss = (net(z) - z.flip(1)).square().mean()
+            loss.backward()
+            optimizer.step()
+        left.append(loss.item())
+    assert left[0] > 0.5 and left[1] < 0.01
+
+
+def test_auto_takes_no_skip_that_is_larger_than_what_it_helps() -> None:
+    def flipped(z: Tensor) -> Tensor:
+        return z.flip(1)
+
+    assert auto(flipped, (8,)).skip is not None
+    assert auto(flipped, (2048,)).skip is None
+
+
 def test_auto_leaves_the_random_numbers_alone() -> None:
     torch.manual_seed(0)
     chosen = auto(torch.sign, (6,))

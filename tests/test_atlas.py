@@ -46,8 +46,8 @@ def test_functions_and_rows_are_what_the_adviser_finds(function: Function, monke
 
 
 def test_there_are_fifteen_functions_and_every_candidate_has_a_row() -> None:
-    assert len(ALL) == 15 and set(ROWS) == set(BY_NAME)
-    assert set(plan.HELD_BACK) < {function.name for function in ALL}
+    assert len(plan.TRIED) == 15 and set(ROWS) == set(BY_NAME)
+    assert set(ALL) == {*plan.TRIED, *plan.HELD_BACK} and set(functions.MAKE) == {*plan.FUNCTIONS, YARDSTICK.name}
 
 
 def test_whole_comparisons_come_first_and_every_cell_has_a_name_of_its_own() -> None:
@@ -65,6 +65,8 @@ def test_the_functions_that_are_not_in_the_library() -> None:
     assert functions.Parity()(torch.tensor([[1.0, 2.0, -1.0, 2.0]])).tolist() == [[1, -1]]
     assert functions.Medians(2)(torch.tensor([[3.0, 1.0, 2.0, 9.0, 7.0, 8.0]])).tolist() == [[2, 8]]
     assert functions.actuator(np.array([0.4, -0.7, 5.0])).tolist() == [0, -0.25, 2.5]
+    assert functions.longest_runs(np.array([[1.0, 2.0, -1.0, 3.0, -1.0, -2.0, -3.0]])).tolist() == [[2, 3]]
+    assert functions.Energies(2)(torch.tensor([[1.0, 1.5, 0.5, 0.5]])).tolist() == [[3, 0]]
     block = functions.QuantisedBlock(step=1e-4)
     torch.testing.assert_close(block.basis @ block.basis.T, torch.eye(8))
     torch.testing.assert_close(block(z[:4].reshape(1, 8, 8)), z[:4].reshape(1, 8, 8), atol=1e-2, rtol=0)
@@ -152,7 +154,7 @@ def test_the_page_says_what_the_records_say(invented, tmp_path: Path) -> None:
     assert len(figures) == 3
     draw_changed(figures[:1], tmp_path)
     assert (tmp_path / figures[0].file).stat().st_size > 20_000
-    assert "→ *corrected bridge*, score 0.91" in text and "held back" in text
+    assert "→ *fitted bridge*, score 0.91" in text and "held back" in text
     assert len(atlas.STUDY.headline(results).rows) == len(page.advice(results)) == 7
 
 

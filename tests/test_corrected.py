@@ -254,8 +254,9 @@ def test_a_function_that_is_constant_at_first_leaves_no_trace_in_the_weight() ->
     assert layer.unexplained < 0.5
 
 
-def test_a_unit_that_never_moves_is_left_in_peace() -> None:
-    layer, z = corrected(weight=1.0), torch.randn(64, 16)
+@pytest.mark.parametrize("pairs", [0, 2])
+def test_a_unit_that_never_moves_is_left_in_peace(pairs) -> None:
+    layer, z = corrected(weight=1.0, pairs=pairs), torch.randn(64, 16)
     z[:, 3] = 1.5
     z.requires_grad_()
     layer(z)[0].sum().backward()

@@ -130,8 +130,8 @@ def _written(options: Mapping[str, Any]) -> list[str]:
 # In the order in which one would try them where time is short. Those that draw around z count in its deviations
 # (relative), and have as many calls: five for a sample and step.
 CANDIDATES = (
-    Candidate("corrected bridge", dab.CorrectedBridge, knob=Knob("sigma", (0.3, 0.6)), takes="in_shape"),
     Candidate("fitted bridge", dab.FittedBridge, knob=Knob("lr", (3e-3, 1e-3)), takes="in_shape"),
+    Candidate("corrected bridge", dab.CorrectedBridge, knob=Knob("sigma", (0.3, 0.6)), takes="in_shape"),
     Candidate("straight-through", dab.StraightThrough, _same_shape),
     Candidate("true gradient", dab.TrueGradient, _has_gradient),
     Candidate(

@@ -9,7 +9,7 @@ Any module with the input and output shapes of the hard function will do. The bu
     lines           one small net along rows and columns: for sort and top-k of feature maps
     matched         the form of the hard function with soft edges: signum, binary, bernoulli, threshold; soft sorting
                     for sort, sort1d and topk, soft choice for ranks, argmax and topk_mask, soft assignment for kmeans
-    auto            structure before size: matched where there is one, elementwise where it fits, dense otherwise
+    auto            structure before size: matched where there is one, elementwise where it fits, else dense + skip
 """
 
 from dab.approximators.auto import auto

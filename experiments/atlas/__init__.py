@@ -8,6 +8,7 @@ scores.py       records as numbers between 0 and 1; who is first where
 guide.py        the sentences, each with the cells that support it
 page.py         the section of the results page
 heat_map.py     the figure
+solvers.py      our layers for solvers beside PyEPO's
 """
 
 from __future__ import annotations

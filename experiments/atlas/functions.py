@@ -1,4 +1,4 @@
-"""The fifteen functions. Those of `dab.hard` are taken from there; the others are what users bring."""
+"""The functions. Those of `dab.hard` are taken from there; the others are what users bring."""
 
 from __future__ import annotations
 
@@ -93,6 +93,41 @@ def tree(inputs: int = 16, outputs: int = 4, depth: int = 6) -> Callable[[Array]
     return lambda z: grown.predict(z).astype(z.dtype)
 
 
+@cache
+def neighbours(inputs: int = 16, outputs: int = 4, known: int = 256) -> Callable[[Array], Array]:
+    """What the nearest of some known points has, by scikit-learn."""
+    from sklearn.neighbors import KNeighborsRegressor
+
+    draw = np.random.default_rng(1)
+    x = draw.normal(size=(known, inputs))
+    found = KNeighborsRegressor(1, algorithm="brute").fit(x, np.tanh(x[:, :outputs] + x[:, outputs : 2 * outputs]))
+    return lambda z: found.predict(z).astype(z.dtype)
+
+
+def longest_runs(z: Array) -> Array:
+    """How many neighbours in a row are positive at most, and how many are not.  [B, N] → [B, 2]"""
+    longest = []
+    for wanted in (z > 0, z <= 0):
+        run = np.zeros(len(z))
+        best = run
+        for unit in wanted.T:
+            run = (run + 1) * unit
+            best = np.maximum(best, run)
+        longest.append(best)
+    return np.stack(longest, 1).astype(z.dtype)
+
+
+class Energies(nn.Module):
+    """The sum of squares of each of some groups, rounded down.  [B, units] → [B, groups]"""
+
+    def __init__(self, groups: int = 4) -> None:
+        super().__init__()
+        self.groups = groups
+
+    def forward(self, z: Tensor) -> Tensor:
+        return z.unflatten(1, (self.groups, -1)).square().sum(-1).floor()
+
+
 MAKE: dict[str, Callable[[], nn.Module]] = {
     "signum": hard.Signum,
     "rounding": hard.Round,
@@ -109,5 +144,8 @@ MAKE: dict[str, Callable[[], nn.Module]] = {
     "tree": lambda: FromNumpy(tree()),
     "path": lambda: hard.ShortestPath(4, 4, costs="nodes"),
     "actuator": lambda: FromNumpy(plant),
+    "neighbours": lambda: FromNumpy(neighbours()),
+    "runs": lambda: FromNumpy(longest_runs),
+    "energies": Energies,
     "yardstick": lambda: FromNumpy(actuator),
 }

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from experiments.atlas.plan import ALL, OURS, Function
+from experiments.atlas.plan import ALL, HELD_BACK, OURS, Function
 from experiments.atlas.scores import EQUAL_CALLS, Scored, is_level, order, recovered, together
 from experiments.blocks import Bullets, Heading, Part, Table, Text, part
 from experiments.results import Results
@@ -114,8 +114,8 @@ def ranks(results: Results) -> Part:
     return part(Heading("Places by trait", level=3), Text(head), Table(("row", *TRAITS), rows))
 
 
-def recipe(results: Results, held_back: Sequence[str]) -> Part:
-    """How the corrected bridge does on every function, apart for those that were held back from tuning it."""
+def recipe(results: Results) -> Part:
+    """How our recipe does on every function, apart for those that were held back from trials."""
     rows = []
     for function in ALL:
         scored = recovered(results, function, EQUAL_CALLS)
@@ -126,7 +126,7 @@ def recipe(results: Results, held_back: Sequence[str]) -> Part:
         rows.append(
             [
                 function.title or function.name,
-                "held back" if function.name in held_back else "tuned on its kind",
+                "held back" if function in HELD_BACK else "tried",
                 ours.sample.text(2),
                 f"{first.row} {first.sample.text(2)}",
                 "first" if ours.row == first.row else "level" if is_level(ours, first) else "behind",
@@ -134,5 +134,5 @@ def recipe(results: Results, held_back: Sequence[str]) -> Part:
             ]
         )
     head = f"The {OURS} on every function, at equal calls; *level* within one standard error of the first:"
-    columns = ("function", "recipe", "score", "first", "is", "against straight-through")
+    columns = ("function", "was", "score", "first", "is", "against straight-through")
     return part(Heading("The recipe", level=3), Text(head), Table(columns, rows))

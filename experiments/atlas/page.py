@@ -8,8 +8,9 @@ from statistics import fmean
 
 from experiments.atlas.guide import advice, guide, ranks, recipe
 from experiments.atlas.heat_map import HeatMap
-from experiments.atlas.plan import ALL, BUDGETS, HELD_BACK, ROWS, YARDSTICK, Function
+from experiments.atlas.plan import ALL, BUDGETS, HELD_BACK, ROWS, TRIED, YARDSTICK, Function
 from experiments.atlas.scores import EQUAL_CALLS, Scored, recovered, used
+from experiments.atlas.solvers import calibration
 from experiments.blocks import Block, Heading, Part, Table, Text, part
 from experiments.results import Metric, Results
 
@@ -34,9 +35,10 @@ def render(results: Results) -> list[Part]:
         *(maps(results)),
         guide(results),
         ranks(results),
-        recipe(results, HELD_BACK),
+        recipe(results),
         matches(results),
         yardstick(results),
+        calibration(),
         searched(results),
     ]
 
@@ -44,7 +46,8 @@ def render(results: Results) -> list[Part]:
 def introduction(scale: str) -> Part:
     budget = BUDGETS[scale]
     text = (
-        "Fifteen functions, every estimator that applies. *Recover*: an encoder 8-64-64-units before the function "
+        f"{len(TRIED)} functions and {len(HELD_BACK)} that were held back from all trials (for *recover* alone), every "
+        "estimator that applies. *Recover*: an encoder 8-64-64-units before the function "
         f"learns to match what the function makes of a hidden teacher's output; {budget['steps']:,} steps of 128, "
         "score 0 as the encoder that never learned, 1 as the teacher, at least −1. *At equal calls* every row calls "
         f"the function {budget['steps']:,} × 128 times: who asks it five times a step has a fifth of the steps. *Use*: "

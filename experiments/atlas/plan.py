@@ -39,7 +39,7 @@ class Function:
 
 
 FLAT = (16,)
-ALL = (
+TRIED = (
     Function("signum", FLAT, FLAT, "constant", monotone=True, alike=True),
     Function("rounding", FLAT, FLAT, "constant", monotone=True, bounded=False, alike=True),
     Function("staircase", FLAT, FLAT, "constant", alike=True, title="staircase that also falls"),
@@ -56,11 +56,14 @@ ALL = (
     Function("path", (4, 4), (4, 4), "constant", title="shortest path, 4×4"),
     Function("actuator", FLAT, (8,), "constant", monotone=True, numpy=True, title="actuator simulator"),
 )
+# The recipe of the fitted bridge comes from trials on the fifteen above; these were written when it was fixed.
+HELD_BACK = (
+    Function("neighbours", FLAT, (4,), "constant", numpy=True, title="nearest of 256 neighbours"),
+    Function("runs", FLAT, (2,), "constant", numpy=True, title="longest runs of signs"),
+    Function("energies", FLAT, (4,), "constant", bounded=False, title="rounded energies of 4 groups"),
+)
+ALL = (*TRIED, *HELD_BACK)
 FUNCTIONS: Mapping[str, Function] = {function.name: function for function in ALL}
-
-# The recipe of the corrected bridge comes from trials on signum, rounding, argmax, top-k mask, ranks, parity, a
-# histogram, trees and signs of medians; nothing of it was chosen by looking at these:
-HELD_BACK = ("staircase", "sorted", "kmeans", "dct", "path", "actuator")
 
 
 def everywhere(function: Function) -> bool:
@@ -80,12 +83,12 @@ def has_form(function: Function) -> bool:
     return function.name in ("signum", "argmax", "topk", "sorted", "ranks", "kmeans")
 
 
-OURS = "corrected bridge"
+OURS = "fitted bridge"
 # Rows are the names of dab.advise.candidates, which says the same by looking at the function itself (a test compares).
 ROWS: Mapping[str, Callable[[Function], bool]] = {
     OURS: everywhere,
+    "corrected bridge": everywhere,
     "corrected bridge, unbiased": everywhere,
-    "fitted bridge": everywhere,
     "matched bridge": has_form,
     "relaxation": has_form,
     "dense bridge, as printed": everywhere,
@@ -127,6 +130,8 @@ def cells(scale: str) -> list[Cell]:
             planned += [_cell(row, function.name, "recover", seed, scale) for row in rows_of(function)]
         planned += [_cell(row, YARDSTICK.name, "mse", seed, scale) for row in rows_of(YARDSTICK)]
         for function in functions:
+            if function in HELD_BACK:
+                continue  # `recover` is the test of the recipe
             rows = (FROZEN, FREE, *rows_of(function))
             planned += [_cell(row, function.name, "use", seed, scale) for row in rows]
     return planned
