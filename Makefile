@@ -12,7 +12,7 @@ SCALE ?= cpu
 # results/ and renders docs/ from them, to be committed. Without either nothing that git tracks is touched.
 CAMPAIGN = --scale $(SCALE) --jobs $(JOBS) $(if $(filter-out 0,$(FRESH)),--fresh) $(if $(filter-out 0,$(KEEP)),--keep) $(ARGS)
 
-.PHONY: help install train test test-all lint bench figure-bridge figure-toy-variance figure-reconstructions config-reference codec-floor clean reproduce-table-sorting reproduce-figure-ponder reproduce-table-binarized reproduce-figure-bpp reproduce-search-bpp reproduce-table-imagenet reproduce-table-cifar10 reproduce-figure-ablation reproduce-atlas render status
+.PHONY: help install train test test-all lint bench figure-bridge figure-toy-variance figure-reconstructions config-reference codec-floor clean reproduce-table-sorting reproduce-figure-ponder reproduce-table-binarized reproduce-figure-bpp reproduce-search-bpp reproduce-table-imagenet reproduce-table-cifar10 reproduce-figure-ablation reproduce-atlas render report status
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-25s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -82,6 +82,9 @@ reproduce-figure-ablation: $(READY) ## Its three case studies: placement, condit
 
 render: $(READY) ## Render docs/, the README's tables and the experiments' headers from the records in results/
 	$(PY) -m experiments sorting --render
+
+report: $(READY) ## Make site/index.html, one page of all results that needs no network [SCALE=smoke|cpu|paper]
+	$(PY) -m experiments.site --scale $(SCALE) $(ARGS)
 
 reproduce-atlas: $(READY) ## Which gradient for which function: run what the atlas misses, then render [SCALE=smoke|cpu JOBS=n]
 	$(PY) -m experiments atlas $(CAMPAIGN)

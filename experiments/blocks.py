@@ -9,6 +9,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from experiments.results import Place
 
 
 @dataclass(frozen=True)
@@ -31,12 +35,16 @@ class Bullets:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text. With a `file`, a name without ending, it is printed into a file of its own as well."""
+    """Rows of text. With a `file`, a name without ending, it is printed into a file of its own as well.
+
+    `evidence` has the places that each row is made from, where it says something of places.
+    """
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     caption: str = ""
     file: str = ""
+    evidence: Sequence[Sequence[Place]] = ()
 
 
 @dataclass(frozen=True)
@@ -53,8 +61,8 @@ class Figure(ABC):
 
     @property
     @abstractmethod
-    def drawn_by(self) -> Path:
-        """The file whose code draws it: a change there draws it anew."""
+    def drawn_by(self) -> tuple[Path, ...]:
+        """The files whose code draws it: a change there draws it anew."""
 
     @abstractmethod
     def draw(self, path: Path) -> None: ...

@@ -14,7 +14,7 @@ from experiments.blocks import Figure
 from experiments.results import Axis, Metric, Place
 from experiments.statistics import Band
 
-DRAWING = Path(__file__).with_name("drawing.py")
+DRAWING = tuple(Path(__file__).with_name(name) for name in ("drawing.py", "methods.py"))
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Lines(Figure):
     axis: Mapping[str, Any] = field(default_factory=dict)  # xlim, ylim, xscale, ...
 
     @property
-    def drawn_by(self) -> Path:
+    def drawn_by(self) -> tuple[Path, ...]:
         return DRAWING
 
     def draw(self, path: Path) -> None:
@@ -43,8 +43,8 @@ class Kept(Figure):
     """A picture that a script has drawn from trained weights, which are too large to be kept with the records."""
 
     @property
-    def drawn_by(self) -> Path:
-        return Path(__file__)
+    def drawn_by(self) -> tuple[Path, ...]:
+        return (Path(__file__),)
 
     def draw(self, path: Path) -> None:
         """It is there, or the page does not show it."""
@@ -104,7 +104,8 @@ def framed(series: Mapping[str, Band], always: str) -> tuple[dict[str, Band], tu
 
 def fingerprint(figure: Figure) -> str:
     """Of all that the picture shows and of the code that draws it."""
-    return hashlib.sha256(repr(figure).encode() + figure.drawn_by.read_bytes()).hexdigest()[:16]
+    code = b"".join(path.read_bytes() for path in figure.drawn_by)
+    return hashlib.sha256(repr(figure).encode() + code).hexdigest()[:16]
 
 
 def draw_changed(figures: Iterable[Figure], folder: Path) -> None:

@@ -18,6 +18,8 @@ from experiments import (
 from experiments.blocks import Block, Figure, Part, Table
 from experiments.figures import draw_changed
 from experiments.headers import expectations, with_expectation
+from experiments.leaderboard import leaderboard
+from experiments.paper import does_it_hold, left_open
 from experiments.printers import latex, markdown
 from experiments.provenance import statement
 from experiments.results import Results
@@ -46,7 +48,8 @@ def load(scale: str, store: Store = COMMITTED) -> dict[str, Results]:
 
 
 def sections(results: Mapping[str, Results]) -> list[Section]:
-    return [*(STUDIES[name].render(of_study) for name, of_study in results.items()), [statement(results)]]
+    studies = [STUDIES[name].render(of_study) for name, of_study in results.items()]
+    return [[does_it_hold(results)], *studies, left_open(results), [leaderboard(results)], [statement(results)]]
 
 
 def page(sections: list[Section]) -> str:

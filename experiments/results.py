@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Literal
 
 from experiments.statistics import Band, Curve, Sample, at_least, band, best_until
@@ -36,6 +37,7 @@ class Place:
     scale: str
     overrides: Sequence[str] = ()
     records: Mapping[int, Record] = field(default_factory=dict)  # by seed, in the order of the plan
+    files: Mapping[int, Path] = field(default_factory=dict)  # where these are, by seed
 
     def __bool__(self) -> bool:
         return bool(self.records)
@@ -141,7 +143,8 @@ class Results:
     def _place(self, records: Records, cells: Sequence[Cell]) -> Place:
         one, loaded = cells[0], {cell.seed: records.of(cell) for cell in cells}
         found = {seed: record for seed, record in loaded.items() if record is not None}
-        return Place(one.row, one.column, one.variant, self.scale, one.overrides, found)
+        files = {cell.seed: file for cell in cells if (file := records.file(cell))}
+        return Place(one.row, one.column, one.variant, self.scale, one.overrides, found, files)
 
     def __iter__(self) -> Iterator[Place]:
         """In the order of the plan."""

@@ -53,9 +53,12 @@ class Sample:
     def std(self) -> float:
         return statistics.stdev(self.values) if self.n > 1 else math.nan
 
-    def text(self, digits: int = 2) -> str:
-        spread = f" ± {self.std:.{digits}f}" if self.n > 1 else ""
-        return f"{self.mean:.{digits}f}{spread} ({self.n})"
+    def spread(self, digits: int = 2) -> str:
+        """Mean ± standard deviation."""
+        return f"{self.mean:.{digits}f}" + (f" ± {self.std:.{digits}f}" if self.n > 1 else "")
+
+    def text(self, digits: int = 2, unit: str = "") -> str:
+        return f"{self.spread(digits)}{unit} ({self.n})"
 
 
 @dataclass(frozen=True)

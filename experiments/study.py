@@ -91,11 +91,16 @@ class Records:
         """Where its record is kept."""
         return self.folder / f"{cell.id}.json"
 
-    def of(self, cell: Cell) -> Record | None:
+    def file(self, cell: Cell) -> Path | None:
+        """Where its record is, if it has one."""
         path = self.path(cell)
         if path.exists():
-            return json.loads(path.read_text())
-        return None if self.besides is None else self.besides.of(cell)
+            return path
+        return None if self.besides is None else self.besides.file(cell)
+
+    def of(self, cell: Cell) -> Record | None:
+        path = self.file(cell)
+        return None if path is None else json.loads(path.read_text())
 
 
 @dataclass(frozen=True)

@@ -83,8 +83,9 @@ def full(
 
 def row_table(places: Iterable[Place], columns: Sequence[Column], caption: str = "", file: str = "") -> Table:
     """One row for each place."""
+    places = list(places)
     rows = [[c.text(place) if place or c.always else c.empty for c in columns] for place in places]
-    return Table([column.head for column in columns], rows, caption, file)
+    return Table([column.head for column in columns], rows, caption, file, [[place] for place in places])
 
 
 def headline(title: str, places: Mapping[str, Place], *columns: Column) -> Table:

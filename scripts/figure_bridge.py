@@ -8,17 +8,16 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")
 import torch
-from matplotlib import pyplot as plt
 from torch import Tensor, nn
 
 from dab.hard import Signum
 from dab.keys import generator, key
+from experiments.drawing import WIDTH, plt
+from experiments.methods import method_of
 
 EPS = 0.5
+BRIDGE, GRADIENT = (method.colour for name in ("Dense bridge", "Straight-through") if (method := method_of(name)))
 MOMENTS = {"near the start": 30, "in the middle": 300, "at the end": 3000}  # training steps
 
 
@@ -55,17 +54,16 @@ def train(moments: dict[str, int], batch: int = 256, lr: float = 3e-3) -> dict[s
 
 
 def draw(seen: dict[str, tuple[Tensor, Tensor, Tensor]], path: Path) -> None:
-    figure, axes = plt.subplots(1, len(seen), figsize=(12, 3.8), sharey=True, layout="constrained")
+    figure, axes = plt.subplots(1, len(seen), figsize=(WIDTH, 3), sharey=True, layout="constrained")
     grid = torch.linspace(-1, 1, 1001)
     for axis, (name, (x, y, gradient)) in zip(axes, seen.items()):
-        axis.plot(grid, Signum(EPS)(grid), color="0.7", lw=1.5, label="hard signum")
-        axis.scatter(x, y, s=7, label="prediction")
-        axis.scatter(x, gradient, s=7, label="gradient")
+        axis.plot(grid, Signum(EPS)(grid), color="0.7", label="hard signum")
+        axis.scatter(x, y, s=5, color=BRIDGE, label="prediction")
+        axis.scatter(x, gradient, s=5, color=GRADIENT, label="its gradient")
         axis.set(title=f"{name} (step {MOMENTS[name]})", xlabel="x")
-        axis.grid(alpha=0.3)
     axes[0].legend(frameon=False, loc="upper left")
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=130)
+    figure.savefig(path)
     plt.close(figure)
 
 

@@ -13,11 +13,7 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")
 import torch
-from matplotlib import pyplot as plt
 from torch import Tensor
 
 from dab.estimators.disarm import Disarm
@@ -25,6 +21,8 @@ from dab.estimators.objective import ObjectiveEstimator
 from dab.estimators.rebar import Rebar
 from dab.estimators.relax import Relax
 from dab.estimators.score_function import ScoreFunction
+from experiments.drawing import WIDTH, plt
+from experiments.methods import OTHER, method_of
 
 TARGET = 0.45
 BATCH = 16
@@ -71,19 +69,18 @@ def train(estimator: ObjectiveEstimator, control_lr: float, steps: int) -> list[
 
 
 def draw(curves: dict[str, list[list[float]]], path: Path) -> None:
-    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
+    figure, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 3.4), layout="constrained")
     for name, rows in curves.items():
         steps, losses, variances = zip(*rows)
-        left.plot(steps, losses, label=name)
-        right.plot(steps, variances, label=name, lw=1)
+        colour = (method_of(name) or OTHER).colour
+        left.plot(steps, losses, color=colour)
+        right.plot(steps, variances, color=colour, lw=1)
+        right.annotate(name, (1.02, variances[-1]), xycoords=("axes fraction", "data"), color=colour, va="center")
     left.axhline(TARGET**2, color="0.7", lw=1, ls="--")
     left.set(title=f"E (b - {TARGET})²", xlabel="step")
-    right.set(title="variance of the gradient of one sample, at its own logit", xlabel="step", yscale="log")
-    for axis in (left, right):
-        axis.grid(alpha=0.3)
-    right.legend(frameon=False)
+    right.set(title="Variance of one sample's gradient", xlabel="step", yscale="log")
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=130)
+    figure.savefig(path)
     plt.close(figure)
 
 

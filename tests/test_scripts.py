@@ -25,6 +25,7 @@ import bench_images  # noqa: E402
 import calibrate_pyepo  # noqa: E402
 import codec_floor  # noqa: E402
 import diagnose_sorter  # noqa: E402
+import export_sorter  # noqa: E402
 import figure_bridge  # noqa: E402
 import figure_toy_variance  # noqa: E402
 
@@ -147,3 +148,15 @@ def small_resnet(words: str) -> dict:
     return bench.configuration(
         "experiment=classification/cifar10", "trainer.batch_size=4", "model.width=1", *words.split()
     )
+
+
+def test_a_sorter_is_exported_with_all_its_weights_and_nothing_else_is(config) -> None:
+    made = config("scale=smoke", "model.widths=[6,8]")
+    assert launch(made) == 0
+    net = export_sorter.exported(Run(made).dir)
+    assert [len(layer["bias"]) for layer in (*net["layers"], net["read_out"])] == [6, 8, 25]
+    assert net["accuracy"] == Run(made).result["metrics"]["test/all_or_none"] and "[6,8]" in net["command"]
+    other = config("scale=smoke", "experiment=sorting/elu_dense")
+    assert launch(other) == 0
+    with pytest.raises(ValueError, match="Tanh layers and a signum"):
+        export_sorter.exported(Run(other).dir)

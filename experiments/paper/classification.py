@@ -1,0 +1,116 @@
+"""Classification: what the paper claims and leaves open."""
+
+from __future__ import annotations
+
+import math
+
+from experiments import ablation
+from experiments.classification import (
+    ACCURACY,
+    BRIDGE,
+    DENSE_NET,
+    FLAT,
+    MODERN,
+    NO_HARD,
+    POOLED,
+    SORT,
+    SORT_TRUE,
+    STRAIGHT,
+    THEIRS,
+)
+from experiments.paper.claim import NOT_RUN, Claim, Gap, ahead, said
+from experiments.results import Place, Results
+from experiments.statistics import compare_paired
+
+
+def claims(results: Results) -> list[Claim]:
+    at = results.at
+    dense = (f"Dense net, signum, {BRIDGE}", f"Dense net, sort1d, {BRIDGE}")
+    return [
+        ahead(
+            "A sort inside a Resnet18 helps on CIFAR10",
+            f"{THEIRS[SORT][0]} ± {THEIRS[SORT][1]} against {THEIRS[POOLED][0]} ± {THEIRS[POOLED][1]} %",
+            [("flat read-out", at(SORT, MODERN), at(FLAT, MODERN)), ("pooled", at(SORT, MODERN), at(POOLED, MODERN))],
+            ACCURACY,
+            compare_paired,
+        ),
+        ahead(
+            "In a dense net a hard function helps",
+            "+10 points",
+            [(row.removeprefix("Dense net, "), at(row, DENSE_NET), at(NO_HARD, DENSE_NET)) for row in dense],
+            ACCURACY,
+            compare_paired,
+        ),
+    ]
+
+
+def case_claims(results: Results) -> list[Claim]:
+    at = results.at
+    blocks = [f"After block {n}, {BRIDGE}" for n in (1, 2, 3, 4)]
+    return [
+        ahead(
+            "With one sort over all units the bridge is ahead of straight-through",
+            "+25 points",
+            [("", *(at(f"Sort1d, {way}", ablation.SORT1D) for way in (BRIDGE, STRAIGHT)))],
+            ACCURACY,
+            compare_paired,
+        ),
+        ahead(
+            "Signum trains well only after the last block",
+            "after block 4 alone",
+            [
+                (f"block 4 against {n}", at(blocks[3], ablation.PLACEMENT), at(blocks[n - 1], ablation.PLACEMENT))
+                for n in (1, 2, 3)
+            ],
+            ACCURACY,
+            compare_paired,
+        ),
+        conditioned(results),
+    ]
+
+
+def conditioned(results: Results) -> Claim:
+    """The distance to sorted values at the end of training: with a penalty that reaches the layer before, and not."""
+    claim, paper = "The penalty makes the layer before produce partly sorted values", "a falling distance"
+    rows = [f"Routing `{routing}`, gamma 0.01" for routing in ("released", "equation")]
+    places = [results.at(row, ablation.CONDITIONING) for row in rows]
+    ends = [place.last(ablation.EMD.name) for place in places]
+    if ends[0] is None or ends[1] is None:
+        return Claim(claim, paper, "not run yet", NOT_RUN)
+    text = f"{ends[1].text(3)} where it reaches that layer (`equation`), {ends[0].text(3)} where not (`released`)"
+    return Claim(claim, paper, text, said([compare_paired(*ends, 3)]), places)
+
+
+def gaps(results: Results) -> list[Gap]:
+    return [gain(results), head(results), exact(results)]
+
+
+def gain(results: Results) -> Gap:
+    (sort, spread), (base, other) = THEIRS[SORT], THEIRS[POOLED]
+    error = math.hypot(spread, other) / math.sqrt(5)
+    printed = (
+        f"Sort's gain over the baseline, {sort} against {base} %, is {sort - base:.2f} points with a standard error of "
+        f"{error:.2f}, and the baseline is two to three points below a well-trained Resnet18."
+    )
+    return Gap("A gain below its spread", printed, *_compared(results, [(SORT, FLAT), (SORT, POOLED)]))
+
+
+def head(results: Results) -> Gap:
+    printed = "Sort and top-k are read out flat and doubled, the baseline pooled: are heads compared, or functions?"
+    return Gap("Which head", printed, *_compared(results, [(FLAT, POOLED)]))
+
+
+def exact(results: Results) -> Gap:
+    printed = "Sort and top-k are piecewise linear: autograd knows their gradient. The paper never compares with it."
+    return Gap("The gradient that is already there", printed, *_compared(results, [(SORT, SORT_TRUE)]))
+
+
+def _compared(results: Results, pairs: list[tuple[str, str]]) -> tuple[list[str], list[Place]]:
+    lines: list[str] = []
+    places: list[Place] = []
+    for one, two in ((results.at(a, MODERN), results.at(b, MODERN)) for a, b in pairs):
+        if one and two:
+            is_so = compare_paired(one.sample(ACCURACY), two.sample(ACCURACY))
+            lines.append(f"{one.row} against {two.row}, points, seed against seed (reduced): {is_so}.")
+            places += [one, two]
+    return lines, places
