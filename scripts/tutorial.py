@@ -1,4 +1,4 @@
-"""Runs the examples that the tutorial quotes and writes into it what they print; makes the notebook of the first one."""
+"""Runs the examples that the tutorial quotes, writes into it what they print, and makes the first one a notebook."""
 
 from __future__ import annotations
 

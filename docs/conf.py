@@ -1,0 +1,29 @@
+"""Sphinx: these Markdown files and the docstrings as a site. `make docs` builds it, offline; a warning is an error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dab
+
+project, author, release = "dab", "the dab developers", dab.__version__
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.mathjax"]
+exclude_patterns = ["_build"]
+html_theme, html_title = "furo", f"dab {release}"
+html_theme_options = {"footer_icons": []}
+myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 3
+autodoc_member_order = "bysource"
+autodoc_default_options = {"members": True, "undoc-members": True}
+add_module_names = False
+suppress_warnings = ["myst.header"]  # the generated pages have headings by meaning, not by level
+
+
+def as_they_stand(app: object, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+    """Docstrings are laid out for a terminal, with tables by columns: shown as they are, not as reStructuredText."""
+    text = [f"   {line}" for line in lines]
+    lines[:] = ["::", "", *text, ""] if any(line.strip() for line in lines) else []
+
+
+def setup(app: Any) -> None:
+    app.connect("autodoc-process-docstring", as_they_stand)
