@@ -14,7 +14,8 @@ html_theme_options = {"footer_icons": []}
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
 autodoc_member_order = "bysource"
-autodoc_default_options = {"members": True, "undoc-members": True}
+autodoc_typehints = "none"  # types and ranges of options are written in docstrings, for people
+autodoc_default_options = {"members": True}
 add_module_names = False
 suppress_warnings = ["myst.header"]  # the generated pages have headings by meaning, not by level
 

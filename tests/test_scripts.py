@@ -24,6 +24,7 @@ import bench_compress  # noqa: E402
 import bench_images  # noqa: E402
 import calibrate_pyepo  # noqa: E402
 import codec_floor  # noqa: E402
+import demo  # noqa: E402
 import diagnose_sorter  # noqa: E402
 import figure_bridge  # noqa: E402
 import figure_toy_variance  # noqa: E402
@@ -147,3 +148,11 @@ def small_resnet(words: str) -> dict:
     return bench.configuration(
         "experiment=classification/cifar10", "trainer.batch_size=4", "model.width=1", *words.split()
     )
+
+
+def test_the_tour_shows_a_sort_before_and_after_and_a_digit_as_bytes(capsys, no_curves, monkeypatch) -> None:
+    monkeypatch.setattr(demo, "SORTER", ["trainer.steps=5", "trainer.batch_size=8", "data.test_size=50"])
+    monkeypatch.setattr(demo, "CODE", [*demo.CODE, "trainer.steps=5"])
+    demo.main()
+    lines = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.strip()]
+    assert lines.count("before") == lines.count("after") == 3 and "64" in lines and lines[-2] == "That"
