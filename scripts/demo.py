@@ -79,7 +79,7 @@ def compress(folder: Path) -> None:
     content = compressor.compress(digit[None])
     (restored,) = compressor.restore(content)
     size = len(content) - HEADER.size
-    print(f"   {digit.size} bytes → {size} bytes of code (and {HEADER.size} of header); as it was, and as it came back:")
+    print(f"   {digit.size} bytes → {size} bytes of code (and {HEADER.size} of header); as it was, and as it is back:")
     for line in zip(drawn(digit), drawn(restored)):
         print("      " + "   ".join(line))
 
