@@ -7,15 +7,15 @@ from typing import Any
 import dab
 
 project, author, release = "dab", "the dab developers", dab.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.mathjax"]
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
 exclude_patterns = ["_build"]
 html_theme, html_title = "furo", f"dab {release}"
-html_theme_options = {"footer_icons": []}
-myst_enable_extensions = ["dollarmath"]
+html_static_path, html_css_files = ["_static"], ["wide.css"]
 myst_heading_anchors = 3
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # types and ranges of options are written in docstrings, for people
 autodoc_default_options = {"members": True}
+autodoc_inherit_docstrings = False  # torch's own of forward
 add_module_names = False
 suppress_warnings = ["myst.header"]  # the generated pages have headings by meaning, not by level
 
