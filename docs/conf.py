@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import dab
@@ -26,5 +27,12 @@ def as_they_stand(app: object, what: str, name: str, obj: object, options: objec
     lines[:] = ["::", "", *text, ""] if any(line.strip() for line in lines) else []
 
 
+def one_title(app: object, page: str, source: list[str]) -> None:
+    """The results have a first heading for each study, and are one entry of the menu."""
+    if page == "RESULTS":
+        source[0] = "# Results\n\n" + re.sub(r"^(?=#+ )", "#", source[0], flags=re.MULTILINE)
+
+
 def setup(app: Any) -> None:
+    app.connect("source-read", one_title)
     app.connect("autodoc-process-docstring", as_they_stand)
