@@ -12,10 +12,18 @@ SCALE ?= cpu
 # results/ and renders docs/ from them, to be committed. Without either nothing that git tracks is touched.
 CAMPAIGN = --scale $(SCALE) --jobs $(JOBS) $(if $(filter-out 0,$(FRESH)),--fresh) $(if $(filter-out 0,$(KEEP)),--keep) $(ARGS)
 
-.PHONY: help install train test test-all lint bench figure-bridge figure-toy-variance figure-reconstructions config-reference codec-floor clean reproduce-table-sorting reproduce-figure-ponder reproduce-table-binarized reproduce-figure-bpp reproduce-search-bpp reproduce-table-imagenet reproduce-table-cifar10 reproduce-figure-ablation reproduce-atlas render report status
+.PHONY: help install demo train test test-all lint docs wheel bench figure-bridge figure-toy-variance figure-reconstructions config-reference codec-floor tutorial clean reproduce reproduce-table-sorting reproduce-figure-ponder reproduce-table-binarized reproduce-figure-bpp reproduce-search-bpp reproduce-table-imagenet reproduce-table-cifar10 reproduce-figure-ablation reproduce-atlas render report status
 
-help: ## Show this list
-	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-25s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+help: ## Show this menu
+	@awk -F':.*## ' '/^##@ /{printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## /{printf "  make %-25s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+##@ Start here
+
+demo: $(READY) ## A tour of a minute: trains a little, sorts before and after, compresses a digit; opens nothing
+	$(PY) scripts/demo.py
+
+train: $(READY) ## Train the default job: a network with a hard signum learns to sort five numbers
+	$(PY) train.py $(ARGS)
 
 $(READY): pyproject.toml constraints.txt scripts/install.sh
 	@PYTHON=$(PYTHON) bash scripts/install.sh $(VENV)
@@ -23,8 +31,7 @@ $(READY): pyproject.toml constraints.txt scripts/install.sh
 
 install: $(READY) ## Build .venv with the pinned versions (every other target does this when needed)
 
-train: $(READY) ## Train the default job: a network with a hard signum learns to sort five numbers
-	$(PY) train.py $(ARGS)
+##@ Check
 
 test: $(READY) ## Run the test suite (a few minutes on two cores)
 	$(PY) -m pytest -n $(JOBS) -m "not slow and not fault" $(ARGS)
@@ -37,23 +44,24 @@ lint: $(READY) ## Check style, formatting and types
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 
-bench: $(READY) ## Measure speed against bare PyTorch; prints a table and writes bench.json
-	$(PY) scripts/bench.py $(ARGS)
+docs: $(READY) ## Build the documentation into docs/_build/html, offline; a warning is an error
+	$(PY) -m sphinx -q -W --keep-going -b html docs docs/_build/html
 
-figure-bridge: $(READY) ## Draw the paper's toy figure: a learned bridge and its gradient, three moments of training
-	$(PY) scripts/figure_bridge.py
+wheel: $(READY) ## Build the wheel and the source archive into dist/
+	$(PY) -m build
 
-figure-toy-variance: $(READY) ## Draw the toy of REBAR and RELAX: loss and gradient variance of four estimators (about 40 seconds)
-	$(PY) scripts/figure_toy_variance.py
+##@ Reproduce, at SCALE=smoke|cpu|paper: runs what is missing, JOBS at a time; the same command goes on
 
-figure-reconstructions: $(READY) ## Draw images over what is left of them, by the runs of reproduce-figure-bpp [DATASET=fashion_mnist|cifar10]
-	$(PY) scripts/figure_reconstructions.py --dataset $(DATASET)
-
-config-reference: $(READY) ## Write docs/CONFIG.md: every option with its range, from conf/ and the classes it names
-	$(PY) scripts/config_reference.py
-
-codec-floor: $(READY) ## How small JPEG and WebP can make test images, and how good they still are [ARGS="--dataset cifar10"]
-	$(PY) scripts/codec_floor.py $(ARGS)
+# Without those that have nothing to run at this scale.
+STUDIES = $(filter-out $(if $(filter smoke,$(SCALE)),representation/search) $(if $(filter cpu,$(SCALE)),imagenet) $(if $(filter paper,$(SCALE)),atlas), \
+    sorting binarized representation/fashion_mnist representation/cifar10 representation/search imagenet classification/cifar10 classification/ablation atlas)
+reproduce: $(READY) ## All studies, then the report; what fails does not stop the others, an interruption does
+	@failed=; for study in $(STUDIES); do \
+	    echo "== $$study"; \
+	    $(PY) -m experiments $$study $(CAMPAIGN) || { code=$$?; [ $$code -lt 128 ] || exit $$code; failed="$$failed $$study"; }; \
+	done; \
+	$(MAKE) --no-print-directory report; \
+	[ -z "$$failed" ] || { echo "not all of:$$failed"; exit 1; }
 
 reproduce-table-sorting: $(READY) ## Run what the sorting study misses, then render its table [SCALE=smoke|cpu|paper JOBS=n FRESH=1]
 	$(PY) -m experiments sorting $(CAMPAIGN)
@@ -93,5 +101,28 @@ STUDY ?= sorting
 status: $(READY) ## What of a study is done, running, failed or missing [STUDY=sorting|binarized SCALE=...]
 	$(PY) -m experiments $(STUDY) --scale $(SCALE) --status
 
+##@ Measure, draw and write
+
+bench: $(READY) ## Measure speed against bare PyTorch; prints a table and writes bench.json
+	$(PY) scripts/bench.py $(ARGS)
+
+figure-bridge: $(READY) ## Draw the paper's toy figure: a learned bridge and its gradient, three moments of training
+	$(PY) scripts/figure_bridge.py
+
+figure-toy-variance: $(READY) ## Draw the toy of REBAR and RELAX: loss and gradient variance of four estimators (about 40 seconds)
+	$(PY) scripts/figure_toy_variance.py
+
+figure-reconstructions: $(READY) ## Draw images over what is left of them, by the runs of reproduce-figure-bpp [DATASET=fashion_mnist|cifar10]
+	$(PY) scripts/figure_reconstructions.py --dataset $(DATASET)
+
+config-reference: $(READY) ## Write docs/CONFIG.md: every option with its range, from conf/ and the classes it names
+	$(PY) scripts/config_reference.py
+
+codec-floor: $(READY) ## How small JPEG and WebP can make test images, and how good they still are [ARGS="--dataset cifar10"]
+	$(PY) scripts/codec_floor.py $(ARGS)
+
+tutorial: $(READY) ## Run the examples that docs/TUTORIAL.md quotes, and write into it what they print (a minute)
+	$(PY) scripts/tutorial.py
+
 clean: ## Remove the virtual environment and caches; runs/ stays
-	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache *.egg-info build dist
+	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache *.egg-info build dist docs/_build

@@ -1,4 +1,4 @@
-"""The one entrypoint: compose a config, check it, hand it to the engine.
+"""The one entrypoint, in an installed package `dab-train`: compose a config, check it, hand it to the engine.
 
 python train.py                          the default job
 python train.py --help                   groups, keys and their ranges, exit codes
@@ -17,7 +17,10 @@ from pathlib import Path
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # waiting threads spin briefly, then sleep
 
-import hydra
+try:
+    import hydra
+except ModuleNotFoundError as error:
+    raise SystemExit(f"training needs {error.name}: pip install 'dab-torch[suite]' brings all that it needs") from None
 from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
@@ -43,7 +46,7 @@ class JobFailed(Exception):
     """How a sweep's launcher in other processes learns that a job failed."""
 
 
-@hydra.main(version_base="1.3", config_path="conf", config_name="config")
+@hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
 def job(cfg: DictConfig) -> float:
     """One job of a sweep. Whatever it fails of, the others go on. Returns the validation metric, for sweepers."""
     overrides = list(HydraConfig.get().overrides.task)

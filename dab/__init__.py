@@ -12,7 +12,7 @@ from dab.fitted import FittedBridge
 from dab.inline import inline
 from dab.strip import strip
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "Bridge",
     "CorrectedBridge",

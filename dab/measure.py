@@ -12,12 +12,13 @@ from typing import Any
 
 from dab.choice import one_of
 from dab.engine.build import build_data
-from dab.engine.config import ConfigError, locate
+from dab.engine.config import ConfigError
 from dab.engine.distributed import Workers, pick_device
 from dab.engine.evaluation import final_metrics
 from dab.engine.exits import input_errors
 from dab.engine.host import use_threads
 from dab.engine.stop import Stop
+from dab.engine.targets import locate
 from dab.engine.trust import add_argument, trust
 from dab.predict import load, record
 

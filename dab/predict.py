@@ -13,10 +13,11 @@ from safetensors.torch import load_file
 from dab.data.dataset import Dataset
 from dab.engine.build import build_task
 from dab.engine.checkpoint import digest
-from dab.engine.config import COMPONENTS, locate
+from dab.engine.config import COMPONENTS
 from dab.engine.exits import input_errors
 from dab.engine.records import read_json
 from dab.engine.storage import Unusable
+from dab.engine.targets import locate
 from dab.engine.trust import add_argument, trust
 from dab.strip import strip
 from dab.tasks.task import Task

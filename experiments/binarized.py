@@ -169,10 +169,9 @@ def figures(results: Results, data: str) -> Part:
 
 
 def headline(results: Results) -> Table:
-    """The paper's estimator, ours and the rival that is best on validation, on MNIST; then the long runs."""
+    """The paper's estimator, ours and the rival that is best on validation, on MNIST."""
     rivals = [row for row, command in ROWS.items() if "/bridge_" not in command]
     places = [*results.among((DAB, MATCHED), "mnist"), *ranked(results.among(rivals, "mnist"), VALID)[:1]]
-    places += results.among((*LONG, *SHOWCASE), "mnist", "long")
     labelled = {place.name: place for place in places}
     return tables.headline("200 Bernoulli latents, static MNIST", labelled, tables.measured("test ELBO, nats", ELBO))
 

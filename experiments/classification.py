@@ -182,7 +182,7 @@ def curves(results: Results) -> Part:
 
 
 def headline(results: Results) -> Table:
-    places = {row: results.at(row, MODERN) for row in (POOLED, FLAT, SORT, SORT_TRUE, SIGNUM)}
+    places = {row: results.at(row, MODERN) for row in (FLAT, SORT, SORT_TRUE)}
     title = "CIFAR10, Resnet18" + (" (reduced)" if results.scale != "paper" else "")
     return tables.headline(title, places, tables.measured("test accuracy, %", ACCURACY), tables.STEP)
 

@@ -94,6 +94,19 @@ def headline(title: str, places: Mapping[str, Place], *columns: Column) -> Table
     return row_table(labels, [Column(title, lambda place: labels[place]), *columns, SAMPLES, TIME])
 
 
+def summary(headlines: Sequence[Table]) -> Table:
+    """The headlines of all studies in one table. What a number measures stands in front of it, or in the title."""
+    rows = []
+    for table in headlines:
+        for row in table.rows:
+            label, *cells = row
+            by_head = dict(zip(table.header[1:], cells))
+            paper, time, _ = (by_head.pop(head, "–") for head in ("paper's best", TIME.head, SAMPLES.head))
+            ours = [cell if head == "ours" else f"{head} {cell}" for head, cell in by_head.items()]
+            rows.append([table.header[0] if row is table.rows[0] else "", label, paper, "; ".join(ours), time])
+    return Table(("what", "row", "paper's best", "ours", "time"), rows)
+
+
 def calling(family: str) -> Name:
     """Rows that start with a dash belong to the row above them; alone they need its name."""
     return lambda row: f"{family}, {row.removeprefix('– ')}" if row.startswith("– ") else row

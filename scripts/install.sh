@@ -23,4 +23,4 @@ To avoid that, point PIP_EXTRA_INDEX_URL or PIP_FIND_LINKS at PyTorch's CPU whee
 MSG
 fi
 echo "Installing dab and its pinned dependencies into $venv (one to three minutes)."
-pip install -q -e '.[dev]' -c constraints.txt
+pip install -q -e '.[suite,dev]' -c constraints.txt

@@ -21,7 +21,7 @@ from dab.data.picture import read_picture
 from dab.engine.exits import BAD_CONFIG
 from dab.engine.launch import launch
 from dab.engine.run import Run
-from dab.hard import Bernoulli, Binary, Categorical, Signum, Sort1d, Threshold
+from dab.hard import Bernoulli, Binary, Categorical, Nearest, Signum, Sort1d, Threshold
 from dab.metrics.codes import code_statistics
 from dab.models.bits import code_of, levels_of, pack, packed_size, symbols_of, unpack
 from dab.predict import load
@@ -49,7 +49,16 @@ def test_bytes_that_are_no_code_are_refused() -> None:
 
 @pytest.mark.parametrize(
     "hard",
-    [Signum(), Binary(), Bernoulli(), Bernoulli("threshold"), Threshold(), Categorical(8), Categorical(3, "mode")],
+    [
+        Signum(),
+        Binary(),
+        Bernoulli(),
+        Bernoulli("threshold"),
+        Threshold(),
+        Categorical(8),
+        Categorical(3, "mode"),
+        Nearest(words=5, dim=3),
+    ],
     ids=str,
 )
 def test_symbols_tell_all_of_a_code(hard: nn.Module) -> None:

@@ -1,4 +1,4 @@
-"""The README does what it says."""
+"""The README and the documentation do what they say."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ import pytest
 import torch
 
 from dab.engine.compose import check_sweep, resolve
+from experiments import report
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
-
+TRAINING = (ROOT / "docs/TRAINING.md").read_text()
+TESTS = sorted((ROOT / "tests").glob("test_*.py"))
+COMMAND = re.compile(r"^    ((?:make|pip|python|dab-)\b.*)$", re.MULTILINE)
 
 SEEDED = "import torch; torch.manual_seed(0)\n"
 
@@ -46,8 +49,50 @@ def test_the_hard_function_example_works() -> None:
     assert torch.equal(space["Floor"]()(z), z.floor())
 
 
+def test_the_estimator_example_works() -> None:
+    space: dict = {}
+    exec(blocks("python")[3], space)
+    z = torch.randn(4, 3, requires_grad=True)
+    y, penalty = space["Noisy"](torch.sign)(z)
+    y.sum().backward()
+    assert torch.equal(y.detach().sign(), z.detach().sign()) and penalty.tolist() == [0] * 4
+    assert z.grad is not None and z.grad.shape == z.shape
+
+
+def test_the_readme_is_short_and_every_command_in_it_says_what_it_costs() -> None:
+    """What cannot be run in a test: the reader knows before it is typed."""
+    assert len(README.splitlines()) < 250
+    commands = COMMAND.findall(README)
+    assert len(commands) > 12
+    assert not [line for line in commands if not re.search(r"#.*(second|minute|hour|day)", line)]
+    for line in commands:
+        if line.startswith("python train.py") and "trust=" not in line and "hard=floor" not in line:
+            words = line.partition("#")[0].split()[2:]
+            (check_sweep if "-m" in words else resolve)(ROOT / "conf", [word for word in words if word != "-m"])
+
+
+def test_the_results_in_the_readme_are_fifteen_lines_at_most() -> None:
+    block = README.partition("<!-- results, generated -->")[2].partition("<!-- end of results -->")[0]
+    assert 5 < len(block.strip().splitlines()) <= 15
+
+
+def test_the_method_names_tests_that_exist() -> None:
+    method = (ROOT / "docs/METHOD.md").read_text()
+    named = set(re.findall(r"`(test_\w+)`", method))
+    defined = set(re.findall(r"^def (test_\w+)", "".join(p.read_text() for p in TESTS), re.MULTILINE))
+    assert len(named) > 15 and named <= defined
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda path: path.name
+)
+def test_links_lead_somewhere(page: Path) -> None:
+    targets = re.findall(r"\]\(([^)#:\s]+)\)", page.read_text())
+    assert not [target for target in targets if not (page.parent / target).exists()]
+
+
 def test_every_override_in_the_table_composes() -> None:
-    rows = re.findall(r"^\| (`.*?`.*?) \|", README, flags=re.MULTILINE)
+    rows = re.findall(r"^\| (`.*?`.*?) \|", TRAINING, flags=re.MULTILINE)
     commands = [c for row in rows for c in re.findall(r"`([^`]+)`", row) if "=" in c]
     assert len(commands) > 12
     for command in commands:
@@ -55,13 +100,22 @@ def test_every_override_in_the_table_composes() -> None:
         (check_sweep if "-m" in command else resolve)(ROOT / "conf", words)
 
 
-def test_every_make_target_named_in_the_readme_exists() -> None:
-    named = set(re.findall(r"make ([a-z0-9-]+)", README))
+def test_every_make_target_that_is_named_exists() -> None:
+    named = set(re.findall(r"^    make ([a-z0-9-]+)|`make ([a-z0-9-]+)", README + TRAINING, flags=re.MULTILINE))
+    named = {target for pair in named for target in pair if target}
     defined = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
     assert named and named <= defined
 
 
-@pytest.mark.parametrize("target", ["train", "test", "lint", "bench", "clean", "help"])
+@pytest.mark.parametrize("target", ["demo", "train", "test", "lint", "docs", "reproduce", "bench", "clean", "help"])
 def test_make_help_documents_every_target(target: str) -> None:
     done = subprocess.run(["make", "-s", "help"], capture_output=True, text=True, cwd=ROOT)
     assert re.search(rf"make {target}\s+\S", done.stdout)
+
+
+@pytest.mark.parametrize("scale", ["smoke", "cpu", "paper"])
+def test_make_reproduce_runs_every_study_that_has_something_to_run_and_ends_with_the_report(scale: str) -> None:
+    done = subprocess.run(["make", "-n", "reproduce", f"SCALE={scale}"], capture_output=True, text=True, cwd=ROOT)
+    (listed,) = re.findall(r"for study in (.*?); do", done.stdout)
+    assert listed.split() == [name for name, study in report.STUDIES.items() if study.cells(scale)]
+    assert "report" in done.stdout.partition("done;")[2]

@@ -24,6 +24,7 @@ import bench_compress  # noqa: E402
 import bench_images  # noqa: E402
 import calibrate_pyepo  # noqa: E402
 import codec_floor  # noqa: E402
+import demo  # noqa: E402
 import diagnose_sorter  # noqa: E402
 import export_sorter  # noqa: E402
 import figure_bridge  # noqa: E402
@@ -160,3 +161,11 @@ def test_a_sorter_is_exported_with_all_its_weights_and_nothing_else_is(config) -
     assert launch(other) == 0
     with pytest.raises(ValueError, match="Tanh layers and a signum"):
         export_sorter.exported(Run(other).dir)
+
+
+def test_the_tour_shows_a_sort_before_and_after_and_a_digit_as_bytes(capsys, no_curves, monkeypatch) -> None:
+    monkeypatch.setattr(demo, "SORTER", ["trainer.steps=5", "trainer.batch_size=8", "data.test_size=50"])
+    monkeypatch.setattr(demo, "CODE", [*demo.CODE, "trainer.steps=5"])
+    demo.main()
+    lines = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.strip()]
+    assert lines.count("before") == lines.count("after") == 3 and "64" in lines and lines[-2] == "That"

@@ -7,6 +7,7 @@ and the code that uses it.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import math
 import sys
@@ -70,11 +71,14 @@ def positive(text: str) -> float:
 
 @contextmanager
 def progress(total: int) -> Iterator[Callable[[str], None]]:
-    """A bar on a terminal, nothing elsewhere; on stderr, because stdout is for the answer."""
+    """A bar on a terminal, nothing elsewhere or without rich; on stderr, because stdout is for the answer."""
+    if not sys.stderr.isatty() or importlib.util.find_spec("rich") is None:
+        yield lambda text: None
+        return
     from rich.console import Console
     from rich.progress import Progress
 
-    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+    with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("trying", total=total)
         yield lambda text: bar.update(task, advance=1, description=text or "trying")
 

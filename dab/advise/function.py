@@ -113,11 +113,16 @@ def _taken(name: str, function: Callable[[Any], Any], z: Tensor) -> tuple[str, A
 
     First a tensor that wants a gradient: one of torch's functions takes it, and numpy refuses what it would take else.
     """
-    attempts = {"gradient": z.clone().requires_grad_() * 1, "array": z.numpy().copy(), "tensor": z.clone()}
+    attempts: dict[str, Callable[[], Any]] = {
+        "gradient": lambda: z.clone().requires_grad_() * 1,
+        "array": lambda: z.numpy().copy(),  # fails where there is no numpy
+        "tensor": z.clone,
+    }
     errors: dict[str, Exception] = {}
     others: list[Any] = []
-    for kind, given in attempts.items():
+    for kind, make in attempts.items():
         try:
+            given = make()
             returned = _called(function, given)
         except Exception as error:  # whatever somebody's function does
             errors[kind] = error
@@ -144,11 +149,13 @@ def _called(function: Callable[[Any], Any], z: Any) -> Any:
 
 
 def _is_numbers(returned: Any, from_array: bool) -> bool:
-    import numpy as np
-
     if isinstance(returned, Tensor):
         return not returned.is_complex()
-    return from_array and isinstance(returned, np.ndarray | np.generic) and returned.dtype.kind in "fiub"
+    if not from_array:
+        return False
+    import numpy as np
+
+    return isinstance(returned, np.ndarray | np.generic) and returned.dtype.kind in "fiub"
 
 
 def _check(name: str, hard: nn.Module, z: Tensor) -> None:

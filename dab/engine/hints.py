@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from dab.engine.config import locate
 from dab.engine.run import Run
+from dab.engine.targets import locate
 from dab.engine.trust import trusted
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,7 +22,7 @@ def hints(run: Run, result: dict[str, Any]) -> list[str]:
     own = "".join(f" --trust {package}" for package in trusted())
     example = locate("task", run.config["task"]).example(tuple(result["input_shape"]))
     predict = [f"{module('dab.predict')}{own} {folder} {example}"] if example else []
-    train = f"{python()} {shlex.quote(_near(ROOT / 'train.py'))}"
+    train = _train()
     words, sweeps = _words(), {"-m", "--multirun"}.intersection(sys.argv)
     again = [] if sweeps else [f"{train} {shlex.join(['-m', 'seed=0,1,2', *words])}"]
     listed = shlex.join(["--list", *(word for word in words if word.startswith("paths.runs="))])
@@ -50,9 +50,16 @@ def module(name: str) -> str:
 
 def _is_found() -> bool:
     try:
-        return Path.cwd() == ROOT or bool(importlib.metadata.version("dab"))
+        return Path.cwd() == ROOT or bool(importlib.metadata.version("dab-torch"))
     except importlib.metadata.PackageNotFoundError:
         return False
+
+
+def _train() -> str:
+    """A clone has its script; what was installed has its command, which a shell may not find by its name."""
+    if (script := ROOT / "train.py").exists():
+        return f"{python()} {shlex.quote(_near(script))}"
+    return "dab-train" if shutil.which("dab-train") else f"{python()} -m dab.train"
 
 
 def _near(path: Path) -> str:
@@ -61,5 +68,5 @@ def _near(path: Path) -> str:
 
 def _words() -> list[str]:
     """What this run was asked for, but for its seed."""
-    words = sys.argv[1:] if Path(sys.argv[0]).name == "train.py" else []
+    words = sys.argv[1:] if Path(sys.argv[0]).name in ("train.py", "dab-train") else []
     return [word for word in words if not word.startswith(("-", "seed=", "force="))]

@@ -116,6 +116,8 @@ def _sources() -> str:
 
 
 def _git(*arguments: str) -> str | None:
+    if not (ROOT / ".git").exists():  # an installed package may lie in somebody else's repository
+        return None
     try:
         done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, timeout=10)
     except (OSError, subprocess.TimeoutExpired):

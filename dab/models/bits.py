@@ -15,11 +15,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dab.hard import Nearest
+
 LIMB = 63  # bits of a partial number that int64 can hold
 
 
 def levels_of(hard: nn.Module) -> int:
     """How many values a unit of a hard function has."""
+    if isinstance(hard, Nearest):
+        return len(hard.codebook)
     if (values := getattr(hard, "values", None)) is not None:
         return len(values)
     if unit_shape := getattr(hard, "unit_shape", ()):
@@ -33,7 +37,9 @@ def levels_of(hard: nn.Module) -> int:
 def symbols_of(code: Tensor, hard: nn.Module) -> Tensor:
     """int64 from 0 to levels - 1.  [B, ...] → [B, units]"""
     levels, values = levels_of(hard), getattr(hard, "values", None)
-    if values is None:
+    if isinstance(hard, Nearest):
+        found = hard.index(code).flatten(1)
+    elif values is None:
         found = code.argmax(-1).flatten(1)
     else:
         found = torch.bucketize(code, code.new_tensor(values)).clamp(max=levels - 1).flatten(1)
@@ -44,8 +50,12 @@ def symbols_of(code: Tensor, hard: nn.Module) -> Tensor:
 
 def code_of(symbols: Tensor, hard: nn.Module, shape: Sequence[int]) -> Tensor:
     """The code with these symbols, whose samples have this shape.  [B, units] → [B, *shape]"""
-    values = getattr(hard, "values", None)
-    code = F.one_hot(symbols, levels_of(hard)).float() if values is None else torch.tensor(values)[symbols].float()
+    if isinstance(hard, Nearest):
+        code = hard.codebook.detach()[symbols].float()
+    elif (values := getattr(hard, "values", None)) is None:
+        code = F.one_hot(symbols, levels_of(hard)).float()
+    else:
+        code = torch.tensor(values)[symbols].float()
     return code.view(len(symbols), *shape)
 
 
