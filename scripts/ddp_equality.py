@@ -1,6 +1,6 @@
 """One worker with batch B against two with B/2: how far their losses and metrics part, for every task.
 
-python scripts/ddp_equality.py [--only WORD]
+python scripts/ddp_equality.py [--only WORD] [--write]
 
 Both see the same batches. Noise is what a run keys by rank, so that here, and only here, two workers draw that of one:
 each draws the global batch's and keeps its rows. What is left is the order in which floats are added.
@@ -30,6 +30,8 @@ from dab.engine.run import Run
 from dab.keys import key
 
 ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs/SCALING.md"
+START, END = "<!-- equality, generated -->", "<!-- end of equality -->"
 BATCH, STEPS, WORLD = 24, 8, 2
 COMMON = f"scale=smoke logger=none trainer.threads=1 trainer.batch_size={BATCH} trainer.steps={STEPS}"
 COMMON += " trainer.log_every=1 trainer.eval_every=4 trainer.eval_batch_size=50"
@@ -134,13 +136,18 @@ def table(found: dict[str, dict[str, float]]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="cases whose name contains this")
+    parser.add_argument("--write", action="store_true", help="the table into docs/SCALING.md")
     options = parser.parse_args()
     cases = [case for case in CASES if options.only in case]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         mp.spawn(worker, (cases, folder), WORLD)
         train(cases, folder, Workers())
-        print(table({case: compare(case, folder) for case in cases}))
+        found = table({case: compare(case, folder) for case in cases})
+    print(found)
+    if options.write:
+        before, _, rest = PAGE.read_text().partition(START)
+        PAGE.write_text(f"{before}{START}\n\n{found}\n{END}{rest.partition(END)[2]}")
 
 
 if __name__ == "__main__":

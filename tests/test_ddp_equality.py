@@ -18,7 +18,9 @@ import ddp_equality
 from dab.data.shared import Order
 from dab.engine.build import build_data
 from dab.engine.distributed import Workers, join_workers, leave_workers
+from dab.engine.launch import launch
 from dab.engine.norms import GlobalBatchNorm, synchronise
+from dab.engine.records import read_metrics
 from dab.engine.run import Run
 
 QUICK = (  # accumulation and clipping; a gradient of gradients; fits and examine; layers that no gradient reaches
@@ -52,6 +54,20 @@ def test_two_workers_follow_one(tmp_path) -> None:
 @pytest.mark.slow
 def test_two_workers_follow_one_in_everything_else(tmp_path) -> None:
     follow([case for case in ddp_equality.CASES if case not in QUICK], tmp_path)
+
+
+@pytest.mark.parametrize("task", ["sorting", "classification"])
+def test_a_batch_in_parts_is_the_batch(task, config, no_curves) -> None:
+    """The task's loss and the bridge's penalty, clipped too: trainer.accumulate changes the memory alone."""
+    few = [*JOBS[task].split(), "trainer.batch_size=24", "trainer.steps=6", "trainer.log_every=1"]
+    curves = []
+    for parts in (1, 2, 6):
+        made = config(*few, "trainer.clip_norm=1", "optimizer.lr=1e-2", f"trainer.accumulate={parts}")
+        assert launch(made) == 0
+        rows = [row for row in read_metrics(Run(made).dir / "metrics.jsonl") if "train/loss" in row]
+        curves.append([row[f"train/{name}"] for row in rows for name in ("loss", "task_loss", "penalty")])
+    assert len(curves[0]) == 18 and min(curves[0]) > 0  # penalties too
+    assert curves[1] == pytest.approx(curves[0], rel=1e-5) and curves[2] == pytest.approx(curves[0], rel=1e-5)
 
 
 @pytest.mark.parametrize("task", JOBS)

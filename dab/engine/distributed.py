@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -130,18 +131,24 @@ class Workers:
 
     def silent(self) -> list[int]:
         """The ranks of those who do not answer any more; none, if there is nobody to ask."""
+        found: list[list[int]] = []
+        asking = threading.Thread(target=lambda: found.append(self._missing()), daemon=True)
+        asking.start()
+        asking.join(2 * ROLL_CALL)  # a store on a machine that is gone may keep one waiting for ever
+        return found[0] if found else []
+
+    def _missing(self) -> list[int]:
+        """Whoever has not said in time that it is here."""
+        missing, end = set(range(self.world)), time.monotonic() + ROLL_CALL
         try:
             store = dist.distributed_c10d._get_default_store()
-            store.set_timeout(timedelta(seconds=ROLL_CALL))
             store.set(f"here {self.rank}", "")
-            end = time.monotonic() + ROLL_CALL
-            missing = set(range(self.world))
             while missing and time.monotonic() < end:
                 missing -= {rank for rank in missing if store.check([f"here {rank}"])}
                 time.sleep(0.1)
-            return sorted(missing)
-        except RuntimeError:  # the store was on a machine that is gone
+        except RuntimeError:  # the store was with one of them
             return []
+        return sorted(missing)
 
 
 def pick_device(wanted: str, local_rank: int = 0) -> torch.device:
@@ -178,7 +185,7 @@ def leave_workers(code: int) -> NoReturn:
     DDP keeps gloo's threads alive beyond `destroy_process_group`; one that drops its last tensor while the
     interpreter goes down aborts the process (SIGABRT), and a run that succeeded would be reported as failed.
     """
-    if dist.is_initialized():
+    if dist.is_initialized() and code == 0:  # after a failure others may never answer
         dist.destroy_process_group()
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
