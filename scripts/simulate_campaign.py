@@ -240,8 +240,8 @@ def sections(jobs: Sequence[Job], ratios: Sequence[float]) -> list[Part]:
     said = (
         f"{len(jobs)} runs, each as long as the cost table says times a ratio drawn from {len(ratios)} measured ones "
         f"(a run's time over the mean of its seeds; 5 %, 50 %, 95 %: {', '.join(f'{p:.2f}' for p in percentiles)}). "
-        f"Every GPU's job fails once in {1 / FAILURES / 3600:.0f} h on average, loses what it has computed since its last "
-        f"checkpoint and {RESTART:.0f} s; one launcher starts one job at a time, {DISPATCH[1]:.0f} s each unless "
+        f"Every GPU's job fails once in {1 / FAILURES / 3600:.0f} h on average, loses what it has computed since its "
+        f"last checkpoint and {RESTART:.0f} s; one launcher starts one job at a time, {DISPATCH[1]:.0f} s each unless "
         "said; *a launch may take* so long before the campaign takes a tenth longer."
     )
     return [[Text("### Cost"), costs(jobs)], [Text("### Simulated"), Text(said), Table(HEADER, table)]]

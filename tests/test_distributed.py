@@ -159,18 +159,6 @@ def test_two_workers_put_their_shares_together_and_measure_with_the_same_statist
         assert len(found) == 26 and all(torch.equal(*pair) for pair in found.values())
 
 
-def torchrun(folder: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
-    script = command(folder, *FEW, *overrides)[1:]
-    runner = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    return subprocess.run([*runner, *script], capture_output=True, text=True, timeout=300, cwd=ROOT)
-
-
-def test_torchrun_trains_one_run(tmp_path) -> None:
-    done = torchrun(tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert read_json(only_run(tmp_path) / "result.json")["world"] == 2
-
-
 def test_two_nodes_of_one_worker_each(tmp_path) -> None:
     environment = {**os.environ, "MASTER_ADDR": "127.0.0.1"}
     nodes = []

@@ -66,7 +66,7 @@ class TrainerSchema:
     device: Annotated[str, OneOf(("auto", "cpu", "cuda"))] = "auto"
     devices: Annotated[int, Range(at_least=1, at_most=256)] = 1
     threads: Annotated[Any, Literal["auto"] | Count] = "auto"
-    timeout: Positive = 40.0
+    timeout: Positive = 30.0
 
 
 @dataclass
