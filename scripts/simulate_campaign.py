@@ -144,7 +144,9 @@ def simulate(jobs: Sequence[Job], gpus: int, dispatch: float, ratios: Sequence[f
     The head of the queue waits for all of its GPUs. A failed job keeps its place at the head.
     """
     draw = random.Random(seed)
-    waiting = [(job, job.seconds * draw.choice(ratios)) for job in reversed(jobs)]  # with what is left of each
+    # What is left of each. Its ratio is its own, whatever the order: then orders can be compared.
+    own = {job: random.Random(f"{seed} {job.study} {job.name}").choice(ratios) for job in jobs}
+    waiting = [(job, job.seconds * own[job]) for job in reversed(jobs)]
     running: list[tuple[float, int, Job, float, float]] = []  # end, number, job, computed until then, left after it
     free, now, launcher, number = gpus, 0.0, 0.0, 0
     found = Outcome(0.0, 0.0, 0.0, 0, 0.0, 0.0)
