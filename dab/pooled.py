@@ -11,4 +11,5 @@ def pooled(t: Tensor) -> Tensor:
         return t
     rows = [torch.empty_like(t) for _ in range(dist.get_world_size())]
     dist.all_gather(rows, t.contiguous())
-    return torch.cat(rows)
+    # In the order of the global batch, of which worker r has the rows r, r + world, ...
+    return torch.stack(rows, 1).flatten(0, 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -17,12 +18,14 @@ import processes
 import pytest
 import torch
 
+from dab.engine import lock
 from dab.engine.compose import resolve
 
 ROOT = Path(__file__).resolve().parents[1]
 QUIET = ["logger=none", "trainer.threads=1"]
 
 torch.set_num_threads(1)  # two test processes share two cores
+lock.OWN_FILE_SYSTEMS.add(lock.file_system(Path(tempfile.gettempdir())))  # whatever it is: no other machine is about
 
 
 @pytest.fixture

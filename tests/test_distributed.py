@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
@@ -14,9 +16,8 @@ from conftest import ROOT, command, composed
 from processes import command_line, run_workers, start
 from test_engine import LONG, assert_same_run, only_run, start_and_signal, wait_for_step, weights
 
-from dab.data.sorting import Sorting
 from dab.engine.config import ConfigError
-from dab.engine.distributed import WorkerDied, _child, _raise_if_killed, join_workers, leave_workers
+from dab.engine.distributed import WorkerDied, Workers, _child, _raise_if_killed, join_workers, leave_workers
 from dab.engine.evaluation import means
 from dab.engine.exits import FAILED
 from dab.engine.launch import _on_all_of_torchrun, launch, work
@@ -54,22 +55,6 @@ def test_two_spawned_workers_follow_one(tmp_path, train, config, tmp_path_factor
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
-def test_two_workers_train_control_variates_of_two_layers(tmp_path, config) -> None:
-    """A gradient of gradients inside the forward pass, in an estimator inside another one's objective."""
-    made = config("experiment=binarized/rebar", "model.layers=2", "trainer.steps=15")
-    assert run_workers(made, tmp_path) == [0, 0]
-    last = [row for row in read_metrics(only_run(tmp_path) / "metrics.jsonl") if "train/eta" in row][-1]
-    assert [last["train/eta"], last["train/temperature"]] != pytest.approx([1.0, 0.5], rel=1e-3)  # both have learned
-
-
-def test_two_workers_fit_one_approximator_and_examine_whole_splits(tmp_path, config) -> None:
-    """A bridge that is fitted in the forward pass: were the workers' approximators to part, the run would fail."""
-    made = config("experiment=representation/fashion_mnist", "estimator=corrected", "model.bpp=0.5", "trainer.steps=12")
-    assert run_workers(made, tmp_path) == [0, 0]
-    metrics = read_json(only_run(tmp_path) / "result.json")["metrics"]
-    assert metrics["test/nominal_bits"] == 32 and metrics["test/distinct_codes"] > 1 and 0 < metrics["test/probe"] < 1
-
-
 def test_two_workers_stop_together_and_go_on(tmp_path, tmp_path_factory) -> None:
     assert start_and_signal(tmp_path, signal.SIGTERM, 80, "trainer.devices=2") == 143
     run_dir = only_run(tmp_path)
@@ -80,19 +65,41 @@ def test_two_workers_stop_together_and_go_on(tmp_path, tmp_path_factory) -> None
     assert_same_run(run_dir, only_run(whole))
 
 
-def test_a_worker_that_is_killed_is_told_in_our_words_and_the_run_goes_on(tmp_path, config) -> None:
+def two_of_a_run(folder: Path, made: dict) -> list[BaseProcess]:
+    store = f"file://{folder}/first"
+    return [start(folder / f"worker{r}", _child, r, work, made, 2, store) for r in range(2)]
+
+
+def test_a_worker_that_is_killed_is_named_and_the_run_goes_on(tmp_path, config) -> None:
     made = config(*LONG, "trainer.devices=2", f"paths.runs={tmp_path}/runs")
-    store = f"file://{tmp_path}/first"
-    first, second = (start(tmp_path / f"worker{r}", _child, r, work, made, 2, store) for r in range(2))
+    first, second = two_of_a_run(tmp_path, made)
     wait_for_step(tmp_path, 80)
     os.kill(second.pid, signal.SIGKILL)
     first.join(60)
     assert first.exitcode == FAILED
     (line,) = (tmp_path / "worker0.err").read_text().splitlines()
-    assert line == "run failed: another worker of it is gone; the same command goes on"
+    assert line == "run failed: worker 2 of 2 does not answer any more; the same command goes on"
     assert Run(made).status["state"] == "failed"
     assert run_workers(made, tmp_path) == [0, 0] and "resuming at step 70 of 400" in (tmp_path / "worker0").read_text()
     assert Run(made).result["world"] == 2 and Run(made).result["resumed"] == [70]
+
+
+@pytest.mark.parametrize("hanging", [0, 1])
+def test_a_worker_that_hangs_ends_the_run_which_goes_on_with_one(hanging, tmp_path, config, capsys) -> None:
+    made = config(*LONG, "trainer.devices=2", "trainer.timeout=3", f"paths.runs={tmp_path}/runs")
+    both = two_of_a_run(tmp_path, made)
+    wait_for_step(tmp_path, 80)
+    os.kill(both[hanging].pid, signal.SIGSTOP)
+    since, other = time.monotonic(), both[1 - hanging]
+    other.join(60)
+    assert other.exitcode == FAILED and time.monotonic() - since < 30
+    (line,) = (tmp_path / f"worker{1 - hanging}.err").read_text().splitlines()
+    assert line == f"run failed: worker {hanging + 1} of 2 does not answer any more; the same command goes on"
+    assert Run(made).status["state"] == "failed"
+    both[hanging].kill()
+    both[hanging].join()
+    assert work(Workers(), {**made, "resume": "anyway"}) == 0 and "resuming at step 70" in capsys.readouterr().out
+    assert Run(made).result["worlds"] == [[0, 2], [70, 1]] and Run(made).result["across_workers"]
 
 
 def test_the_parent_names_the_worker_that_was_killed() -> None:
@@ -107,6 +114,10 @@ def test_torchrun_says_how_many_workers_a_run_has(config, monkeypatch) -> None:
     assert Run(settled).hash == Run(config("trainer.devices=2")).hash != Run(config()).hash
     with pytest.raises(ConfigError, match=r"torchrun started 2 workers: leave trainer\.devices out"):
         _on_all_of_torchrun(config("trainer.devices=4"))
+    other = config("trainer.devices=4", "resume=anyway")
+    assert Run(_on_all_of_torchrun(other)).hash == Run(other).hash  # the run of four goes on with two
+    with pytest.raises(ConfigError, match=r"cannot be split over trainer\.devices=2, in 32 parts each"):
+        _on_all_of_torchrun({**config(), "trainer": {**config()["trainer"], "accumulate": 32, "batch_size": 32}})
 
 
 def rows_and_statistics(rank: int, store: str, output: Path) -> None:
@@ -148,18 +159,6 @@ def test_two_workers_put_their_shares_together_and_measure_with_the_same_statist
         assert len(found) == 26 and all(torch.equal(*pair) for pair in found.values())
 
 
-def torchrun(folder: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
-    script = command(folder, *FEW, *overrides)[1:]
-    runner = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    return subprocess.run([*runner, *script], capture_output=True, text=True, timeout=300, cwd=ROOT)
-
-
-def test_torchrun_trains_one_run(tmp_path) -> None:
-    done = torchrun(tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert read_json(only_run(tmp_path) / "result.json")["world"] == 2
-
-
 def test_two_nodes_of_one_worker_each(tmp_path) -> None:
     environment = {**os.environ, "MASTER_ADDR": "127.0.0.1"}
     nodes = []
@@ -180,18 +179,6 @@ def test_multirun_under_torchrun_is_refused_in_a_sentence(monkeypatch, capsys) -
         patch.setattr("sys.argv", sys.argv)  # put back afterwards
         command_line(["-m", "seed=0,1"])
     assert "-m under torchrun is refused" in capsys.readouterr().err
-
-
-def test_the_global_batch_does_not_depend_on_the_number_of_workers() -> None:
-    common = {"length": 4, "seed": 3, "batch_size": 8, "eval_batch_size": 5, "valid_size": 9, "test_size": 3}
-    for train_size in (None, 32):
-        whole = Sorting(**common, train_size=train_size)
-        shares = [Sorting(**common, train_size=train_size, rank=r, world=2) for r in range(2)]
-        for step in (0, 5):
-            together = torch.stack([share.batch(step)[0] for share in shares], dim=1).flatten(0, 1)
-            assert torch.equal(together, whole.batch(step)[0])
-        rows = [x for share in shares for x, _ in share.batches("valid")]
-        assert sum(len(x) for x in rows) == 9
 
 
 def test_a_worker_leaves_without_finalizing_python() -> None:

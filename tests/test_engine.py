@@ -18,8 +18,9 @@ from safetensors.torch import load_file
 
 from dab.engine import checkpoint
 from dab.engine.launch import BAD_CONFIG, BUSY, FAILED, launch
+from dab.engine.lock import RunBusy
 from dab.engine.records import Metrics, read_metrics
-from dab.engine.run import Run, RunBusy
+from dab.engine.run import Run
 from dab.engine.schedules import Constant, Cosine, Linear
 
 # Long enough to be hit in the middle, with evaluations and checkpoints that do not line up with the log.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import socket
 import time
 from pathlib import Path
@@ -10,7 +13,7 @@ import pytest
 from wandb_file import items, of_kind
 
 from dab.engine.launch import FAILED, launch
-from dab.engine.loggers import address, has_credentials, unreachable
+from dab.engine.loggers import WandbLogger, address, has_credentials, unreachable
 from dab.engine.records import read_metrics
 from dab.engine.run import Run
 
@@ -24,8 +27,8 @@ def no_credentials(monkeypatch, tmp_path: Path) -> None:
 
 
 def run_file(run: Run) -> Path:
-    """The file, once W&B's own process has written the last record into it."""
-    (path,) = run.dir.glob("wandb/offline-run-*/run-*.wandb")
+    """The newest file, once W&B's own process has written the last record into it."""
+    path = sorted(run.dir.glob("wandb/offline-run-*/run-*.wandb"))[-1]
     deadline = time.monotonic() + 60
     while not of_kind(path, "exit") and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -66,17 +69,36 @@ def test_image_metrics_probes_and_grids_are_mirrored(config) -> None:
 
 
 def test_a_run_outlives_its_mirror(config, monkeypatch, capsys) -> None:
-    """W&B's own process may die; what it mirrors is in the run's files."""
-    import wandb
+    """W&B's own process is killed in the middle: another one gets every row, for `wandb sync`."""
+    log = WandbLogger.log
 
-    def gone(*_: object, **__: object) -> None:
-        raise ConnectionResetError("Connection lost")
+    def log_and_kill(self: WandbLogger, row: dict) -> None:
+        log(self, row)
+        if row["step"] == 10 and "train/loss" in row:
+            (process,) = [p for p in children() if "wandb-core" in (p / "cmdline").read_text()]
+            os.kill(int(process.name), signal.SIGKILL)
 
-    monkeypatch.setattr(wandb.Run, "log", gone)
-    made = config("logger.mode=offline", "trainer.log_every=5")
+    monkeypatch.setattr(WandbLogger, "log", log_and_kill)
+    made = config("logger.mode=offline", "trainer.log_every=1", "trainer.eval_every=7")
     assert launch(made) == 0
-    assert capsys.readouterr().out.count("W&B does not answer any more (ConnectionResetError)") == 1
-    assert len(read_metrics(Run(made).dir / "metrics.jsonl")) > 3
+    told, run = capsys.readouterr().out, Run(made)
+    assert told.count("W&B does not answer any more (") == 1 and "nor can it" not in told
+    (killed, _), whole = sorted(run.dir.glob("wandb/offline-run-*")), run_file(run)
+    assert f"wandb sync {killed} {whole.parent}" in told
+    losses = [row["train/loss"] for row in read_metrics(run.dir / "metrics.jsonl") if "train/loss" in row]
+    logged = [items(history.item) for history in of_kind(whole, "history")]
+    assert [row["train/loss"] for row in logged if "train/loss" in row] == pytest.approx(losses) and len(losses) == 20
+    assert of_kind(whole, "exit")[-1].exit_code == 0
+
+
+def children() -> list[Path]:
+    """The processes of this one, as folders of /proc."""
+    mine = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if (folder / "stat").read_text().rpartition(")")[2].split()[1] == str(os.getpid()):
+                mine.append(folder)
+    return mine
 
 
 def test_a_failed_run_is_a_failed_run_there_too(config) -> None:

@@ -18,7 +18,8 @@ from dab.engine import trust
 from dab.engine.compose import check_sweep, resolve, searched
 from dab.engine.config import ConfigError
 from dab.engine.launch import BAD_CONFIG, _open, launch
-from dab.engine.run import LinkInRun, Run
+from dab.engine.lock import LinkInRun
+from dab.engine.run import Run
 from dab.measure import measure
 from dab.predict import load
 

@@ -60,11 +60,13 @@ class TrainerSchema:
     approximator_weight_decay: NotNegative | None = None
     approximator_lr: Positive | None = None
     decay_norms: bool = True
+    accumulate: Count = 1
     amp: bool = False
     compile: bool = False
     device: Annotated[str, OneOf(("auto", "cpu", "cuda"))] = "auto"
     devices: Annotated[int, Range(at_least=1, at_most=256)] = 1
     threads: Annotated[Any, Literal["auto"] | Count] = "auto"
+    timeout: Positive = 30.0
 
 
 @dataclass
@@ -170,12 +172,19 @@ def _check_budget(budget: dict[str, Any]) -> None:
                 raise ConfigError(refusal(f"budget.{scale}.{key}", column[key], hint))
 
 
-def _check_trainer(trainer: dict[str, Any]) -> None:
-    if trainer["batch_size"] % trainer["devices"]:
+def check_shares(trainer: dict[str, Any], workers: int) -> None:
+    """Whether the batch can be split over so many workers, and each share into its parts."""
+    parts = trainer["accumulate"]
+    if trainer["batch_size"] % (workers * parts):
+        each = f", in {parts} parts each (trainer.accumulate)" if parts > 1 else ""
         raise ConfigError(
             f"trainer.batch_size={trainer['batch_size']} is the global batch and cannot be split over "
-            f"trainer.devices={trainer['devices']}: choose a multiple"
+            f"trainer.devices={workers}{each}: choose a multiple"
         )
+
+
+def _check_trainer(trainer: dict[str, Any]) -> None:
+    check_shares(trainer, trainer["devices"])
     if trainer["clip_norm"] is not None and trainer["clip_value"] is not None:
         raise ConfigError("trainer.clip_norm and trainer.clip_value exclude each other: set one of them to null")
     if trainer["approximator_lr"] is not None and trainer["approximator_lr_scale"] != 1:

@@ -8,8 +8,12 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,6 +25,10 @@ from torch import Tensor, nn
 from dab.engine.targets import ConfigError
 from dab.engine.trust import trust, trusted
 
+PATIENCE = 1800.0  # seconds to wait for a worker that builds, compiles, measures or saves
+ROLL_CALL = 3.0  # seconds in which all who still can say so
+GRACE = 5.0  # seconds for a worker to end by itself when another one has failed, and again when it is asked to
+
 
 class WorkerDied(Exception):
     """One of the processes of a run was killed; says which."""
@@ -28,11 +36,15 @@ class WorkerDied(Exception):
 
 @dataclass(frozen=True)
 class Workers:
-    """This process among the `world` processes of the run."""
+    """This process among the `world` processes of the run.
+
+    timeout     seconds to wait for the others in a step, before one of them counts as hanging
+    """
 
     rank: int = 0
     world: int = 1
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    timeout: float = PATIENCE
 
     @property
     def first(self) -> bool:
@@ -106,6 +118,38 @@ class Workers:
         if self.world > 1:
             dist.barrier()
 
+    @contextlib.contextmanager
+    def patient(self) -> Iterator[None]:
+        """In here one may rightly be minutes behind another; after it the timeout counts."""
+        self._wait_at_most(PATIENCE)
+        yield
+        self._wait_at_most(self.timeout)
+
+    def _wait_at_most(self, seconds: float) -> None:
+        if self.world > 1:
+            dist.distributed_c10d._set_pg_timeout(timedelta(seconds=seconds))
+
+    def silent(self) -> list[int]:
+        """The ranks of those who do not answer any more; none, if there is nobody to ask."""
+        found: list[list[int]] = []
+        asking = threading.Thread(target=lambda: found.append(self._missing()), daemon=True)
+        asking.start()
+        asking.join(2 * ROLL_CALL)  # a store on a machine that is gone may keep one waiting for ever
+        return found[0] if found else []
+
+    def _missing(self) -> list[int]:
+        """Whoever has not said in time that it is here."""
+        missing, end = set(range(self.world)), time.monotonic() + ROLL_CALL
+        try:
+            store = dist.distributed_c10d._get_default_store()
+            store.set(f"here {self.rank}", "")
+            while missing and time.monotonic() < end:
+                missing -= {rank for rank in missing if store.check([f"here {rank}"])}
+                time.sleep(0.1)
+        except RuntimeError:  # the store was with one of them
+            return []
+        return sorted(missing)
+
 
 def pick_device(wanted: str, local_rank: int = 0) -> torch.device:
     if wanted == "cpu" or (wanted == "auto" and not torch.cuda.is_available()):
@@ -119,17 +163,20 @@ def under_torchrun() -> bool:
     return "TORCHELASTIC_RUN_ID" in os.environ
 
 
-def join_workers(wanted_device: str, rank: int, world: int, local_rank: int, init_method: str) -> Workers:
+def join_workers(
+    wanted_device: str, rank: int, world: int, local_rank: int, init_method: str, timeout: float = PATIENCE
+) -> Workers:
     device = pick_device(wanted_device, local_rank)
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo", init_method, rank=rank, world_size=world)
-    return Workers(rank, world, device)
+    backend, patience = "nccl" if device.type == "cuda" else "gloo", timedelta(seconds=PATIENCE)
+    dist.init_process_group(backend, init_method, patience, rank=rank, world_size=world)
+    return Workers(rank, world, device, timeout)
 
 
-def join_torchrun(wanted_device: str) -> Workers:
+def join_torchrun(wanted_device: str, timeout: float) -> Workers:
     rank, world, local = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
-    return join_workers(wanted_device, rank, world, local, "env://")
+    return join_workers(wanted_device, rank, world, local, "env://", timeout)
 
 
 def leave_workers(code: int) -> NoReturn:
@@ -138,7 +185,7 @@ def leave_workers(code: int) -> NoReturn:
     DDP keeps gloo's threads alive beyond `destroy_process_group`; one that drops its last tensor while the
     interpreter goes down aborts the process (SIGABRT), and a run that succeeded would be reported as failed.
     """
-    if dist.is_initialized():
+    if dist.is_initialized() and code == 0:  # after a failure others may never answer
         dist.destroy_process_group()
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
@@ -165,11 +212,13 @@ def spawn(work: Callable[[Workers, dict[str, Any]], int], config: dict[str, Any]
         before = {s: signal.signal(s, forward) for s in (signal.SIGTERM, signal.SIGINT)}
         logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)  # that it ends the others, we tell
         try:
-            while not context.join():
-                pass
-            return 0
+            while True:
+                wait([process.sentinel for process in context.processes if process.exitcode is None])
+                codes = [process.exitcode for process in context.processes]  # before the others are ended, too
+                if context.join(grace_period=GRACE):
+                    return 0
         except mp.ProcessExitedException as error:
-            _raise_if_killed([process.exitcode for process in context.processes])
+            _raise_if_killed(codes)
             return error.exit_code
         finally:
             for number, handler in before.items():
@@ -200,5 +249,5 @@ def _child(
     packages: Sequence[str] = (),
 ) -> None:
     trust(packages)  # those of the parent's command line; what the config says of it does not count
-    workers = join_workers(config["trainer"]["device"], rank, world, rank, store)
+    workers = join_workers(config["trainer"]["device"], rank, world, rank, store, config["trainer"]["timeout"])
     leave_workers(work(workers, config))

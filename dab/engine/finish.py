@@ -24,6 +24,7 @@ from dab.engine.grids import draw_grid
 from dab.engine.hints import hints
 from dab.engine.loggers import NoLogger
 from dab.engine.loop import Loop
+from dab.engine.norms import is_synchronised
 from dab.engine.records import damaged, read_metrics, write_json
 from dab.engine.run import Run
 from dab.engine.storage import Unusable, told
@@ -36,10 +37,12 @@ TOLERANCE = 1e-3  # between two measurements of the same weights; on one machine
 def finish(loop: Loop, logger: NoLogger) -> dict[str, Any] | None:
     """Look at the test set once, with the weights that were best on validation, and write the record."""
     job, run = loop.job, loop.run
-    metrics = final_metrics(job.task, job.data, loop.workers, loop.stop)
+    with loop.workers.patient():
+        metrics = final_metrics(job.task, job.data, loop.workers, loop.stop)
     confirm(loop, metrics)
     if not loop.workers.first:
         return None
+    run.lock.check_mine()
     model = strip(job.task.model)
     save_weights(model, run.dir / "model.safetensors")
     rows = read_metrics(run.dir / "metrics.jsonl")
@@ -85,6 +88,7 @@ def record(loop: Loop, metrics: dict[str, float], rows: list[dict[str, Any]], mo
     weights     the sha256 of what is in model.safetensors
     resumed     the steps at which the training was taken up again: none, if it is of one piece
     damage      to metrics.jsonl, and so to `curve`, in between
+    worlds      how many workers there were, from which step on
     """
     job, config, workers = loop.job, loop.run.config, loop.workers
     spent, samples = loop.watch.read(), loop.steps * config["trainer"]["batch_size"]
@@ -109,11 +113,26 @@ def record(loop: Loop, metrics: dict[str, float], rows: list[dict[str, Any]], mo
         "curve": curve(rows, select),
         "threads": torch.get_num_threads(),
         "world": workers.world,
+        "worlds": loop.worlds,
+        "across_workers": across_workers(loop),
         "device": workers.device.type,
         "finished": time.time(),
         "provenance": provenance.whole(loop.run.dir),
         "config": config,
     }
+
+
+def across_workers(loop: Loop) -> list[str]:
+    """What of these numbers is due to their having been made by several workers: one would have drawn other noise."""
+    if all(world == 1 for _, world in loop.worlds):
+        return []
+    modules = [*loop.job.task.modules()]
+    names = {type(m).__name__: None for m in modules if not getattr(m, "row_wise", True)}
+    return [
+        "noise: every worker draws its own, keyed by (seed, step, rank); data and augmentation are the global batch's",
+        *(["batch norm: over the rows of all workers"] if any(map(is_synchronised, modules)) else []),
+        *(f"{name}: over each worker's own rows" for name in names),
+    ]
 
 
 def curve(rows: list[dict[str, Any]], metric: str) -> dict[str, list[float | None]]:

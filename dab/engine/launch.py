@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 from dab.data.files import DataError
 from dab.engine import checkpoint
 from dab.engine.build import build, build_data, build_optimizer, build_task, make
-from dab.engine.config import ConfigError
+from dab.engine.config import ConfigError, check_shares
 from dab.engine.distributed import (
     WorkerDied,
     Workers,
@@ -29,11 +29,12 @@ from dab.engine.distributed import (
 from dab.engine.exits import BAD_CONFIG, BUSY, CHANGED, FAILED, INTERRUPTED
 from dab.engine.finish import closing, count, finish
 from dab.engine.host import check_host, keep_freed_memory, use_threads
+from dab.engine.lock import LinkInRun, RunBusy
 from dab.engine.loggers import open_logger
 from dab.engine.loop import Loop, NonFinite
 from dab.engine.progress import open_progress
 from dab.engine.provenance import differences, note_start
-from dab.engine.run import LinkInRun, Run, RunBusy
+from dab.engine.run import Run
 from dab.engine.stop import Interrupted, Stop
 from dab.engine.storage import Unusable
 from dab.strip import strip
@@ -65,17 +66,24 @@ def launch(config: dict[str, Any]) -> int:
         _say(f"run failed: {error}")
         return FAILED
     if under_torchrun():
-        leave_workers(work(join_torchrun(config["trainer"]["device"]), config))
+        leave_workers(work(join_torchrun(config["trainer"]["device"], config["trainer"]["timeout"]), config))
     if config["trainer"]["devices"] > 1:
         return _spawned(run)
     return work(Workers(device=pick_device(config["trainer"]["device"])), config)
 
 
 def _on_all_of_torchrun(config: dict[str, Any]) -> dict[str, Any]:
-    """trainer.devices is what torchrun started: it is part of what a run is."""
+    """trainer.devices is what torchrun started: it is part of what a run is, whoever goes on with it."""
     given, world = config["trainer"]["devices"], int(os.environ["WORLD_SIZE"])
     if given not in (1, world):
-        raise ConfigError(f"trainer.devices={given}, but torchrun started {world} workers: leave trainer.devices out")
+        if config["resume"] == "anyway":
+            check_shares(config["trainer"], world)
+            return config
+        raise ConfigError(
+            f"trainer.devices={given}, but torchrun started {world} workers: leave trainer.devices out, or go on with "
+            f"the run of {given} workers on {world} by resume=anyway"
+        )
+    check_shares(config["trainer"], world)
     return {**config, "trainer": {**config["trainer"], "devices": world}}
 
 
@@ -124,6 +132,9 @@ def work(workers: Workers, config: dict[str, Any]) -> int:
         except (NonFinite, Unusable) as error:
             _fail(run, workers, f"run failed: {error}")
             return FAILED
+        except RunBusy as error:  # lost to another machine: what is in the directory is that one's
+            _say(str(error))
+            return BUSY
         except Interrupted:
             if workers.first:
                 _note(run, "interrupted")
@@ -131,13 +142,21 @@ def work(workers: Workers, config: dict[str, Any]) -> int:
             return INTERRUPTED + (stop.signal or 15)
         except Exception as error:
             if workers.world > 1 and lost_a_worker(error):
-                _fail(run, workers, "run failed: another worker of it is gone; the same command goes on")
-                return FAILED
+                return _without(workers.silent(), run, workers)
             _fail(run, workers, f"run failed: {type(error).__name__}: {error}")
             traceback.print_exc()
             return FAILED
         finally:
             run.release()
+
+
+def _without(silent: list[int], run: Run, workers: Workers) -> int:
+    """The end of a worker that some of the others have left waiting."""
+    named = ", ".join(str(rank + 1) for rank in silent)
+    who = f"worker {named} of {workers.world} does not answer any more" if silent else "another worker of it is gone"
+    first = min(rank for rank in range(workers.world) if rank not in silent)
+    _fail(run, workers, f"run failed: {who}; the same command goes on", noted=workers.rank == first)
+    return FAILED
 
 
 def _opened(run: Run, workers: Workers) -> int:
@@ -171,9 +190,10 @@ def _open(run: Run) -> None:
     run.set_status("running")
 
 
-def _fail(run: Run, workers: Workers, message: str) -> None:
+def _fail(run: Run, workers: Workers, message: str, noted: bool | None = None) -> None:
+    """noted: whether this worker writes it down; else the first one does"""
     _say(message)
-    if workers.first and run.dir.exists():
+    if (workers.first if noted is None else noted) and run.dir.exists():
         _note(run, "failed", message=message)
 
 

@@ -11,8 +11,9 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from dab.engine.lock import is_locked
 from dab.engine.records import read_json
-from dab.engine.run import ELSEWHERE, OPTIONS_ELSEWHERE, is_locked
+from dab.engine.run import ELSEWHERE, OPTIONS_ELSEWHERE
 
 WIDTH = 80
 DAMAGED = "damaged"

@@ -14,6 +14,7 @@ from urllib.parse import urlparse
 from urllib.request import getproxies, proxy_bypass
 
 from dab.engine.provenance import starts
+from dab.engine.records import read_metrics
 from dab.engine.run import Run
 
 PROBE_TIMEOUT = 3  # seconds in which a server that is there takes a connection
@@ -37,24 +38,30 @@ class WandbLogger(NoLogger):
     def __init__(self, run: Run, mode: str, project: str, entity: str | None):
         import wandb
 
-        self._wandb = wandb
-        self._run = wandb.init(
+        self._wandb, self._of, self._project, self._entity = wandb, run, project, entity
+        self._run = self._opened(mode)
+        self._answers = True
+
+    def _opened(self, mode: str) -> Any:
+        run = self._of
+        return self._wandb.init(
             id=run.hash,
             resume="allow" if mode == "online" else None,
-            project=project,
-            entity=entity,
+            project=self._project,
+            entity=self._entity,
             group=run.name,
             name=f"{run.name}-{run.hash}",
             config={**run.config, "provenance": starts(run.dir)[0]},
             dir=run.dir,
             mode=mode,  # type: ignore[arg-type]
-            settings=wandb.Settings(silent=True, console="off", init_timeout=INIT_TIMEOUT, disable_git=True),
+            settings=self._wandb.Settings(silent=True, console="off", init_timeout=INIT_TIMEOUT, disable_git=True),
         )
 
-        self._answers = True
-
     def log(self, row: dict[str, Any]) -> None:
-        self._mirror(lambda: self._run.log({k: v for k, v in row.items() if k != "step"}, step=row["step"]))
+        self._mirror(lambda: self._send(row))
+
+    def _send(self, row: dict[str, Any]) -> None:
+        self._run.log({k: v for k, v in row.items() if k != "step"}, step=row["step"])
 
     def image(self, name: str, path: Path) -> None:
         self._mirror(lambda: self._run.log({name: self._wandb.Image(str(path))}))
@@ -65,14 +72,27 @@ class WandbLogger(NoLogger):
             self._run.finish(exit_code=exit_code)
 
     def _mirror(self, send: Callable[[], object]) -> None:
-        """A training run must not die of its mirror: when W&B's process is gone, the files go on alone."""
+        """A training run must not die of its mirror. When W&B's process is gone, a new one gets all rows, offline."""
         if not self._answers:
             return
         try:
             send()
         except Exception as error:
-            self._answers = False
-            print(f"W&B does not answer any more ({type(error).__name__}); the run goes on without it", flush=True)
+            print(f"W&B does not answer any more ({type(error).__name__}); logging offline from here", flush=True)
+            self._answers = self._open_again(send)
+
+    def _open_again(self, send: Callable[[], object]) -> bool:
+        try:
+            with contextlib.suppress(Exception):  # there may be nothing left to tear down
+                self._wandb.teardown()
+            self._run = self._opened("offline")
+            for row in read_metrics(self._of.dir / "metrics.jsonl"):  # what the old one had not written down, too
+                self._send(row)
+            send()
+        except Exception as error:
+            print(f"nor can it be started again ({type(error).__name__}); the run goes on without it", flush=True)
+            return False
+        return True
 
 
 def open_logger(run: Run, first: bool) -> NoLogger:

@@ -8,7 +8,7 @@ from collections import defaultdict
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from dab.engine import best, checkpoint, evaluation
@@ -17,6 +17,7 @@ from dab.engine.build import MODEL, Job
 from dab.engine.distributed import Workers
 from dab.engine.loggers import NoLogger
 from dab.engine.meter import Meter
+from dab.engine.norms import synchronise
 from dab.engine.progress import Lines
 from dab.engine.records import Metrics
 from dab.engine.run import Run
@@ -52,6 +53,7 @@ class Loop:
         self.bad = torch.zeros((), dtype=torch.bool, device=workers.device)
         self.metrics: Metrics | None = None
         self.resumed: list[int] = []  # the steps at which this training was taken up again
+        self.worlds = [[0, workers.world]]  # how many workers there were, from which step on
         self.damage: list[str] = []  # what was found out about metrics.jsonl then
 
     @property
@@ -61,15 +63,19 @@ class Loop:
 
     def fit(self) -> None:
         """Train to the last step; then the best weights are in the task."""
-        self._resume()
-        self._clock = time.perf_counter()
-        self.watch.start()
-        self._window, self._window_step = self.watch.read()["train_seconds"], self.step
-        forward = self._wrapped()
+        with self.workers.patient():
+            self._resume()
+            self._clock = time.perf_counter()
+            self.watch.start()
+            self._window, self._window_step = self.watch.read()["train_seconds"], self.step
+            forward = self._wrapped()
         if self.pending_evaluation:
             self._evaluate()
+        first = self.step
         while self.step < self.steps:
-            self._train_step(forward)
+            # In the first one whatever is compiled is, by some workers sooner than by others.
+            with self.workers.patient() if self.step == first else contextlib.nullcontext():
+                self._train_step(forward)
             self._after_step()
         self.watch.stop()
         if self.metrics:
@@ -79,9 +85,20 @@ class Loop:
     def _wrapped(self) -> nn.Module:
         forward: nn.Module = self.job.task
         if self.workers.world > 1:
+            synchronise(forward, self.workers.device)
             ids = [self.workers.device.index] if self.workers.device.type == "cuda" else None
-            forward = DistributedDataParallel(forward, device_ids=ids)
+            forward = DistributedDataParallel(forward, device_ids=ids, find_unused_parameters=self._leaves_some_out())
         return torch.compile(forward) if self.options["compile"] else forward  # type: ignore[return-value]
+
+    def _leaves_some_out(self) -> bool:
+        """Whether a step has no gradient for some parameters, e.g. before a function that passes none.
+
+        To find out at every step which costs DDP a walk over the graph; to be told here costs one step without it.
+        """
+        batch = self.job.data.batch(self.step)
+        with evaluation.aside(self.job.task, "left out", device=self.workers.device) as task, self._autocast():
+            task.loss(batch)[0].backward()
+            return any(p.grad is None for p in task.parameters() if p.requires_grad)
 
     def _train_step(self, forward: nn.Module) -> None:
         done = self.step / self.steps
@@ -92,16 +109,23 @@ class Loop:
             module.set_progress(done)  # type: ignore[operator]
         # Whatever draws random numbers in this step depends on the step alone, so a checkpoint needs no RNG state.
         seed_device(key("step", self.seed, self.step, self.workers.rank), self.workers.device)
-        batch = self.job.data.batch(self.step)
-        with self._autocast():
-            loss, logs = forward(batch)
         self.job.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        self._backward(forward, self.job.data.batch(self.step))
         self._clip()
         self.job.optimizer.step()
-        self.bad = self.bad | ~torch.isfinite(loss.detach())  # stays on the device; read with the metrics
-        self.meter.add(logs)
         self.step += 1
+
+    def _backward(self, forward: nn.Module, batch: tuple[Tensor, ...]) -> None:
+        """The gradient of the mean loss of a batch, of its parts one after another; the last one's waits for all."""
+        parts = self.options["accumulate"]
+        for number, part in enumerate(zip(*(t.chunk(parts) for t in batch)) if parts > 1 else [batch], 1):
+            alone = getattr(forward, "no_sync", contextlib.nullcontext) if number < parts else contextlib.nullcontext
+            with alone():
+                with self._autocast():
+                    loss, logs = forward(part)
+                (loss / parts if parts > 1 else loss).backward()
+            self.bad = self.bad | ~torch.isfinite(loss.detach())  # stays on the device; read with the metrics
+            self.meter.add(logs)
 
     def _autocast(self) -> contextlib.AbstractContextManager[Any]:
         if not self.options["amp"]:
@@ -161,7 +185,7 @@ class Loop:
         return self.seconds + time.perf_counter() - self._clock
 
     def _evaluate(self) -> None:
-        with self.watch.paused():
+        with self.watch.paused(), self.workers.patient():
             task, data = self.job.task, self.job.data
             try:
                 values = evaluation.measure(task, data, "valid", self.workers, self.stop)
@@ -176,13 +200,14 @@ class Loop:
             self.best.offer(values[task.select], self.step, task, self.workers)
 
     def _save(self) -> None:
-        with self.watch.paused():
+        with self.watch.paused(), self.workers.patient():
             self._check_finite()
             self.workers.check_equal(self.job.task)
             state = self._state()
             if self.metrics:
                 self.metrics.sync()
             if self.workers.first:
+                self.run.lock.check_mine()
                 checkpoint.save(self.run.dir, state)
                 self.run.set_status("running", step=self.step, steps=self.steps)
             self.workers.barrier()
@@ -198,6 +223,7 @@ class Loop:
             "watch": self.watch.read(),
             "pending_evaluation": self.pending_evaluation,
             "resumed": self.resumed,
+            "worlds": self.worlds,
             "log": self.metrics.state() if self.metrics else None,
             "damage": self.damage,
         }
@@ -228,6 +254,9 @@ class Loop:
         self.best = Best.restored(state["best"], self.workers)
         self.pending_evaluation, self.watch = state["pending_evaluation"], Stopwatch(**state["watch"])
         self.resumed, self.damage = [*state.get("resumed", []), self.step], state.get("damage", [])
+        if (worlds := state.get("worlds", self.worlds))[-1][1] != self.workers.world:
+            worlds = [*worlds, [self.step, self.workers.world]]
+        self.worlds = worlds
 
     def _look_at_log(self, metrics: Metrics, log: dict[str, Any] | None) -> None:
         """log: as the checkpoint remembers it; those of older versions do not"""

@@ -38,5 +38,7 @@ class Meter:
         return {"names": self.names, "totals": totals, "count": self.count}
 
     def restore(self, state: dict[str, Any], workers: Workers) -> None:
+        """Their mean, where there are now more workers, or fewer, than there were."""
         self.names, totals, self.count = state["names"], state["totals"], state["count"]
-        self.total = totals[workers.rank] if totals else None
+        same = len(totals) in (0, workers.world)
+        self.total = (totals[workers.rank] if same else torch.stack(totals).mean(0)) if totals else None

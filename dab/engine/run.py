@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import hashlib
 import inspect
 import json
@@ -12,9 +10,11 @@ import shutil
 import socket
 import time
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
+from dab.engine import lock
 from dab.engine.config import TrainerSchema
+from dab.engine.lock import LinkInRun, Lock
 from dab.engine.records import read_json, write_json
 from dab.engine.storage import Unusable, told
 from dab.engine.targets import COMPONENTS, locate, options_of, takes
@@ -24,18 +24,10 @@ SCHEMA_VERSION = 1
 
 # What a run's numbers do not depend on: where it runs, how it is logged, where it is kept.
 OPTIONS_ELSEWHERE = {
-    "trainer": ("device", "devices", "threads", "log_every", "save_every"),
+    "trainer": ("device", "devices", "threads", "timeout", "log_every", "save_every"),
     "data": ("cache", "decoders", "prefetch"),
 }
 ELSEWHERE = ("paths", "logger", "dry_run", "force", "resume", "trust", "budget", "label")
-
-
-class RunBusy(Exception):
-    """Another process is training in this directory."""
-
-
-class LinkInRun(Exception):
-    """A symbolic link where a run would write: it may lead anywhere."""
 
 
 def defining(config: dict[str, Any]) -> dict[str, Any]:
@@ -101,7 +93,7 @@ class Run:
         self.hash = run_hash(config)
         self.name = config["name"] + config.get("label", "")
         self.dir = Path(config["paths"]["runs"]) / self.name / self.hash
-        self._lock: IO[str] | None = None
+        self.lock = Lock(self.dir)
 
     @property
     def result(self) -> dict[str, Any] | None:
@@ -122,19 +114,8 @@ class Run:
         self._refuse_linked_folders()
         with told(self.dir):
             self.dir.mkdir(parents=True, exist_ok=True)
-        lock = self._open_lock()
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            lock.seek(0)
-            owner = lock.read().strip() or "another process"
-            lock.close()
-            raise RunBusy(f"{self.dir} is being trained by {owner}; wait for it or stop it") from error
-        self._lock = lock
+        self.lock.take()
         with told(self.dir):
-            lock.truncate(0)
-            lock.write("process {pid} on {host}".format(**_who()))
-            lock.flush()
             for leftover in self.dir.glob("*.tmp"):  # killed in the middle of writing
                 if leftover.is_file() and not leftover.is_symlink():
                     leftover.unlink()
@@ -144,13 +125,6 @@ class Run:
         for folder in (self.dir, *self.dir.parents[: self.name.count("/") + 1]):
             if folder.is_symlink():
                 raise LinkInRun(f"{folder} is a symbolic link, which a run does not follow: remove it")
-
-    def _open_lock(self) -> IO[str]:
-        path = self.dir / "lock"
-        if path.is_symlink():
-            raise LinkInRun(f"{path} is a symbolic link, which a run does not follow: remove it")
-        with told(self.dir):
-            return open(os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o666), "a+")
 
     def refuse_links(self) -> None:
         """Before anything is written: what is there must be files and folders. W&B links its own inside its folder."""
@@ -162,13 +136,10 @@ class Run:
                 )
 
     def is_locked(self) -> bool:
-        return is_locked(self.dir)
+        return lock.is_locked(self.dir)
 
     def release(self) -> None:
-        if self._lock is not None:
-            with contextlib.suppress(OSError):  # on a full disk not even its owner's name could be written
-                self._lock.close()
-            self._lock = None
+        self.lock.release()
 
     def clear(self) -> None:
         """Forget everything but the lock (`force=true`). Of a link only the link itself."""
@@ -176,20 +147,8 @@ class Run:
             for path in self.dir.iterdir():
                 if path.is_dir() and not path.is_symlink():
                     shutil.rmtree(path)
-                elif path.name != "lock":
+                elif path.name != lock.NAME:
                     path.unlink()
-
-
-def is_locked(folder: Path) -> bool:
-    """Whether a living process has it."""
-    try:
-        with open(folder / "lock") as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True
-    return False
 
 
 def _who() -> dict[str, Any]:

@@ -9,7 +9,7 @@ class Detached(nn.Module):
     """The hard value forward, nothing backward: what comes before the layer never learns.
 
     The control that says what the layers before contribute: whatever an estimator gains over it, it gains by its
-    gradient. (With several workers torch's DDP refuses layers that never get one.)
+    gradient. (Under torch's DDP such layers need `find_unused_parameters=True`; train.py sees to it.)
     """
 
     def __init__(self, hard: Callable[[Tensor], Tensor]) -> None:

@@ -88,7 +88,7 @@ class VectorQuantization(nn.Module):
         if "usage" not in self._buffers:
             raise RuntimeError("this layer was stripped for inference: call .eval() on it, or train the original model")
         with full_precision(z):
-            vectors = pooled(z.to(self.sums.dtype).reshape(-1, z.shape[-1]))  # [N, dim]
+            vectors = pooled(z.to(self.sums.dtype)).reshape(-1, z.shape[-1])  # [N, dim]
             self._revive(vectors)
             mine = (self.hard.index(vectors).unsqueeze(1) == self._places()).to(vectors.dtype)  # [N, words]
             share = len(self.usage) / len(vectors)  # what one vector adds to the use of a word, 1 on average
