@@ -10,7 +10,8 @@ JOBS ?= 2
 SCALE ?= cpu
 # What the reproduce targets have in common. FRESH=1 trains every cell again, in runs/fresh/; KEEP=1 keeps the records in
 # results/ and renders docs/ from them, to be committed. Without either nothing that git tracks is touched.
-CAMPAIGN = --scale $(SCALE) --jobs $(JOBS) $(if $(filter-out 0,$(FRESH)),--fresh) $(if $(filter-out 0,$(KEEP)),--keep) $(ARGS)
+# CLUSTER=slurm, or CLUSTER="slurm partition=gpu", trains there: docs/SCALING.md.
+CAMPAIGN = --scale $(SCALE) $(if $(CLUSTER),--cluster $(CLUSTER),--jobs $(JOBS)) $(if $(filter-out 0,$(FRESH)),--fresh) $(if $(filter-out 0,$(KEEP)),--keep) $(ARGS)
 
 .PHONY: help install train test test-all lint bench figure-bridge figure-toy-variance figure-reconstructions config-reference codec-floor clean reproduce-table-sorting reproduce-figure-ponder reproduce-table-binarized reproduce-figure-bpp reproduce-search-bpp reproduce-table-imagenet reproduce-table-cifar10 reproduce-figure-ablation reproduce-atlas render status
 
@@ -55,7 +56,7 @@ config-reference: $(READY) ## Write docs/CONFIG.md: every option with its range,
 codec-floor: $(READY) ## How small JPEG and WebP can make test images, and how good they still are [ARGS="--dataset cifar10"]
 	$(PY) scripts/codec_floor.py $(ARGS)
 
-reproduce-table-sorting: $(READY) ## Run what the sorting study misses, then render its table [SCALE=smoke|cpu|paper JOBS=n FRESH=1]
+reproduce-table-sorting: $(READY) ## Run what the sorting study misses, then render its table [SCALE=smoke|cpu|paper JOBS=n FRESH=1 CLUSTER=slurm]
 	$(PY) -m experiments sorting $(CAMPAIGN)
 
 reproduce-figure-ponder: $(READY) ## The same for the ponder figure alone

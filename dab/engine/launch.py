@@ -172,9 +172,10 @@ def _open(run: Run) -> None:
 
 
 def _fail(run: Run, workers: Workers, message: str) -> None:
+    """In an except clause: what happened is said, and kept with its traceback in the run's directory."""
     _say(message)
     if workers.first and run.dir.exists():
-        _note(run, "failed", message=message)
+        _note(run, "failed", message=message, traceback=traceback.format_exc())
 
 
 def _note(run: Run, state: str, **details: Any) -> None:
