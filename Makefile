@@ -13,7 +13,7 @@ SCALE ?= cpu
 # CLUSTER=slurm, or CLUSTER="slurm partition=gpu", trains there: docs/SCALING.md.
 CAMPAIGN = --scale $(SCALE) $(if $(CLUSTER),--cluster $(CLUSTER),--jobs $(JOBS)) $(if $(filter-out 0,$(FRESH)),--fresh) $(if $(filter-out 0,$(KEEP)),--keep) $(ARGS)
 
-.PHONY: help install train test test-all lint bench figure-bridge figure-toy-variance figure-reconstructions config-reference codec-floor clean reproduce-table-sorting reproduce-figure-ponder reproduce-table-binarized reproduce-figure-bpp reproduce-search-bpp reproduce-table-imagenet reproduce-table-cifar10 reproduce-figure-ablation reproduce-atlas render status
+.PHONY: help install train test test-all test-engines lint bench figure-bridge figure-toy-variance figure-reconstructions config-reference codec-floor clean reproduce-table-sorting reproduce-figure-ponder reproduce-table-binarized reproduce-figure-bpp reproduce-search-bpp reproduce-table-imagenet reproduce-table-cifar10 reproduce-figure-ablation reproduce-atlas render status
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-25s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,10 +28,13 @@ train: $(READY) ## Train the default job: a network with a hard signum learns to
 	$(PY) train.py $(ARGS)
 
 test: $(READY) ## Run the test suite (a few minutes on two cores)
-	$(PY) -m pytest -n $(JOBS) -m "not slow and not fault" $(ARGS)
+	$(PY) -m pytest -n $(JOBS) -m "not slow and not fault and not slurm and not ray" $(ARGS)
 
-test-all: $(READY) ## Run the test suite with the slow tests and with every fault
-	$(PY) -m pytest -n $(JOBS) $(ARGS)
+test-all: $(READY) test-engines ## Run the test suite with the slow tests, with every fault and with test-engines
+	$(PY) -m pytest -n $(JOBS) -m "not slurm and not ray" $(ARGS)
+
+test-engines: $(READY) ## Sweeps on a real Slurm and a real Ray, on this machine (skipped, and why, where they are not installed)
+	$(PY) -m pytest -m "slurm or ray" -rs $(ARGS)
 
 lint: $(READY) ## Check style, formatting and types
 	$(VENV)/bin/ruff check .

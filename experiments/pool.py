@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import json
 import multiprocessing
 import os
@@ -17,6 +18,7 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any
 
 from experiments.checkout import Checkout
@@ -29,9 +31,9 @@ IMPORTS = (  # what runs and cells come to import, some of it late
     "dab.engine.listing",
     "dab.engine.reference",
     "experiments.report",
-    "hydra.core.hydra_config",
     "matplotlib.backends.backend_agg",
     "sklearn.datasets",
+    "torch._dynamo",  # every optimizer does
 )
 
 
@@ -136,10 +138,22 @@ class _Server:
         self._from.close()
 
 
-def serve() -> None:
-    for name in IMPORTS:
-        with suppress(ImportError):  # then the jobs do without it
+def warm_up(conf: Path) -> None:
+    """What every run would do first. Whatever fails here is for the jobs to tell."""
+    with suppress(ImportError):
+        for name in IMPORTS:
             importlib.import_module(name)
+        from dab.engine.compose import ConfigError, resolve
+
+        with suppress(ConfigError):
+            resolve(conf, ["scale=smoke", "trainer.steps=1"])  # Hydra looks for its plugins and makes its parser
+        from matplotlib.figure import Figure
+
+        Figure().savefig(io.BytesIO())  # and matplotlib looks for fonts
+
+
+def serve() -> None:
+    warm_up(Path("conf"))
     jobs: dict[int, BaseProcess] = {}
     answers, said, is_open = os.dup(1), b"", True
     os.dup2(2, 1)  # what a library prints is no answer
