@@ -28,14 +28,15 @@ LONG = ("scale=smoke", *QUIET, "estimator=straight_through", "trainer.steps=3000
 @pytest.fixture
 def address(tmp_path_factory) -> Iterator[str]:
     """Of a head that runs nothing and two nodes of one core each, every one a process group of its own."""
-    pytest.importorskip("ray", reason="pip install -e '.[ray]' -c constraints.txt")
-    address, folder = f"127.0.0.1:{PORT}", "/tmp/dab-ray-test"  # short: it becomes part of a socket's name
+    ray = pytest.importorskip("ray", reason="pip install -e '.[ray]' -c constraints.txt")
+    address = f"{ray.util.get_node_ip_address()}:{PORT}"  # Ray would take 127.0.0.1 for it anyway
+    folder = "/tmp/dab-ray-test"  # short: it becomes part of a socket's name
     quiet = ["--disable-usage-stats", "--block"]
     head = ["--head", f"--port={PORT}", "--num-cpus=0", "--include-dashboard=false", f"--temp-dir={folder}"]
     started = []
     for words in (head, *2 * [[f"--address={address}", "--num-cpus=1", "--object-store-memory=100000000"]]):
         log = open(tmp_path_factory.mktemp("ray") / "log", "w")  # noqa: SIM115
-        command = [RAY, "start", "--node-ip-address=127.0.0.1", *words, *quiet]
+        command = [RAY, "start", *words, *quiet]
         started.append(subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True))
         time.sleep(3)
     yield address

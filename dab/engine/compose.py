@@ -106,6 +106,8 @@ def _own(config_name: str, overrides: Sequence[str]) -> DictConfig:
     check_cluster(cfg)
     said = [word for word in overrides if re.match(r"[+~]*hydra[./]", word)]
     cluster = [word for word in overrides if word.startswith("cluster=")]
+    if engines := [word for word in overrides if word.startswith("cluster.engine=")]:
+        raise ConfigError(f"{engines[0]}: an engine comes with its options, so choose cluster=NAME")
     ours, theirs = _raw(_baseline(config_name, "~experiment", *said).hydra), _raw(cfg.hydra)
     if cluster and theirs["launcher"]["_target_"] in LAUNCHERS:
         ours["launcher"] = _raw(_baseline(config_name, "~experiment", *said, *cluster).hydra)["launcher"]
@@ -249,6 +251,8 @@ def _compose(config_name: str, overrides: Sequence[str], hydra: bool = False) ->
 def _compose_line(error: Exception) -> str:
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         group, _, choice = str(error.missing_cfg_file).partition("/")
+        if choice == "launcher/joblib":
+            return "cluster=joblib needs Hydra's joblib launcher: pip install -e '.[cluster]' -c constraints.txt"
         if group in _groups():
             return f"{group}={choice} does not exist; {allowed(choice, choices(group))}"
     cause = error.__cause__
