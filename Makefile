@@ -10,9 +10,10 @@ JOBS ?= 2
 SCALE ?= cpu
 # What the reproduce targets have in common. FRESH=1 trains every cell again, in runs/fresh/; KEEP=1 keeps the records in
 # results/ and renders docs/ from them, to be committed. Without either nothing that git tracks is touched.
-CAMPAIGN = --scale $(SCALE) --jobs $(JOBS) $(if $(filter-out 0,$(FRESH)),--fresh) $(if $(filter-out 0,$(KEEP)),--keep) $(ARGS)
+# CLUSTER=slurm, or CLUSTER="slurm partition=gpu", trains there: docs/SCALING.md.
+CAMPAIGN = --scale $(SCALE) $(if $(CLUSTER),--cluster $(CLUSTER),--jobs $(JOBS)) $(if $(filter-out 0,$(FRESH)),--fresh) $(if $(filter-out 0,$(KEEP)),--keep) $(ARGS)
 
-.PHONY: help install demo train test test-all lint docs wheel bench figure-bridge figure-toy-variance figure-reconstructions config-reference codec-floor tutorial clean reproduce reproduce-table-sorting reproduce-figure-ponder reproduce-table-binarized reproduce-figure-bpp reproduce-search-bpp reproduce-table-imagenet reproduce-table-cifar10 reproduce-figure-ablation reproduce-atlas render report status
+.PHONY: help install demo train test test-all test-engines lint docs wheel bench figure-bridge figure-toy-variance figure-reconstructions config-reference codec-floor tutorial clean reproduce reproduce-table-sorting reproduce-figure-ponder reproduce-table-binarized reproduce-figure-bpp reproduce-search-bpp reproduce-table-imagenet reproduce-table-cifar10 reproduce-figure-ablation reproduce-atlas render report status
 
 help: ## Show this menu
 	@awk -F':.*## ' '/^##@ /{printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## /{printf "  make %-25s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,10 +35,13 @@ install: $(READY) ## Build .venv with the pinned versions (every other target do
 ##@ Check
 
 test: $(READY) ## Run the test suite (a few minutes on two cores)
-	$(PY) -m pytest -n $(JOBS) -m "not slow and not fault" $(ARGS)
+	$(PY) -m pytest -n $(JOBS) -m "not slow and not fault and not slurm and not ray" $(ARGS)
 
-test-all: $(READY) ## Run the test suite with the slow tests and with every fault
-	$(PY) -m pytest -n $(JOBS) $(ARGS)
+test-all: $(READY) test-engines ## Run the test suite with the slow tests, with every fault and with test-engines
+	$(PY) -m pytest -n $(JOBS) -m "not slurm and not ray" $(ARGS)
+
+test-engines: $(READY) ## Sweeps on a real Slurm and a real Ray, on this machine (skipped, and why, where they are not installed)
+	$(PY) -m pytest -m "slurm or ray" -rs $(ARGS)
 
 lint: $(READY) ## Check style, formatting and types
 	$(VENV)/bin/ruff check .
@@ -63,7 +67,7 @@ reproduce: $(READY) ## All studies, then the report; what fails does not stop th
 	$(MAKE) --no-print-directory report; \
 	[ -z "$$failed" ] || { echo "not all of:$$failed"; exit 1; }
 
-reproduce-table-sorting: $(READY) ## Run what the sorting study misses, then render its table [SCALE=smoke|cpu|paper JOBS=n FRESH=1]
+reproduce-table-sorting: $(READY) ## Run what the sorting study misses, then render its table [SCALE=smoke|cpu|paper JOBS=n FRESH=1 CLUSTER=slurm]
 	$(PY) -m experiments sorting $(CAMPAIGN)
 
 reproduce-figure-ponder: $(READY) ## The same for the ponder figure alone

@@ -3,7 +3,7 @@
 python train.py                          the default job
 python train.py --help                   groups, keys and their ranges, exit codes
 python train.py dry_run=true             what would run
-python train.py -m seed=0,1,2            a sweep
+python train.py -m seed=0,1,2            a sweep; with cluster=pool|slurm|ray several at a time, here or there
 python train.py --list [NAME]            the runs there are: what differs, how far they are, how good
 torchrun --nproc-per-node 4 train.py     workers started by torchrun, on one or more machines
 """
@@ -27,47 +27,35 @@ from omegaconf import DictConfig
 
 from dab.engine.compose import check_sweep, resolve, searched, settle
 from dab.engine.config import ConfigError
-from dab.engine.exits import BAD_CONFIG, BUSY, CHANGED, FAILED, INTERRUPTED
+from dab.engine.exits import BAD_CONFIG, FAILED, INTERRUPTED
 from dab.engine.launch import launch
 from dab.engine.listing import listing
 from dab.engine.reference import help_text
 from dab.engine.run import Run
-from dab.engine.sweep import Outcome, closing_table
+from dab.engine.sweep import Outcome, closing_table, new_folder, note, noted, reason_of, summarise
 
 CONF = Path(__file__).resolve().parent / "conf"
-REASONS = {
-    BUSY: "another process is training it",
-    CHANGED: "it was trained with other code or options (force=true or resume=anyway)",
-}
-outcomes: list[Outcome] = []  # of this process's part of a sweep
-
-
-class JobFailed(Exception):
-    """How a sweep's launcher in other processes learns that a job failed."""
 
 
 @hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
 def job(cfg: DictConfig) -> float:
     """One job of a sweep. Whatever it fails of, the others go on. Returns the validation metric, for sweepers."""
     overrides = list(HydraConfig.get().overrides.task)
-    reason, result = "", None
+    outcome = Outcome(overrides, None)
     try:
         config = settle(cfg, overrides)
-        code = launch(config)
+        code, run = launch(config), Run(config)
         if code > INTERRUPTED:
             sys.exit(code)
-        run = Run(config)
         if code:
-            reason = REASONS.get(code) or run.status.get("message", f"exit code {code}")
+            outcome = Outcome(overrides, None, reason_of(run, code), run.status.get("traceback", ""))
         elif not config["dry_run"]:
-            result = run.result
+            outcome = Outcome(overrides, run.result)
     except ConfigError as error:
-        reason = f"config error: {error}"
-        print(reason, file=sys.stderr, flush=True)
-    outcomes.append(Outcome(overrides, result, reason))
-    if reason and "BasicLauncher" not in HydraConfig.get().launcher._target_:
-        raise JobFailed(reason)
-    return math.nan if result is None else result["best"]["value"]
+        outcome = Outcome(overrides, None, f"config error: {error}")
+        print(outcome.reason, file=sys.stderr, flush=True)
+    note(Path(HydraConfig.get().sweep.dir), HydraConfig.get().job.num, outcome)
+    return math.nan if outcome.result is None else outcome.result["best"]["value"]
 
 
 def sweep(overrides: list[str]) -> int:
@@ -75,12 +63,16 @@ def sweep(overrides: list[str]) -> int:
     if "TORCHELASTIC_RUN_ID" in os.environ:
         raise ConfigError("-m under torchrun is refused: every worker would sweep; use `trainer.devices=N` with -m")
     check_sweep(CONF, overrides)
+    folder = new_folder(runs_of([word for word in overrides if word.startswith("paths.runs=")]))
+    os.environ["DAB_SWEEP"] = str(folder)  # for hydra.sweep.dir, here and in the processes of any launcher
     job()
+    outcomes = noted(folder)
     if table := closing_table(outcomes):
         print(table, flush=True)
     failures = [f"{' '.join(one.overrides)}: {one.reason}" for one in outcomes if one.reason]
     if failures:
-        print("\n".join([f"{len(failures)} of the sweep's jobs failed:", *failures]), file=sys.stderr)
+        told = f"{len(failures)} of the sweep's jobs failed ({summarise(folder, outcomes)}):"
+        print("\n".join([told, *failures, "The same command tries them again."]), file=sys.stderr)
     return FAILED if failures else 0
 
 
@@ -96,7 +88,11 @@ def list_runs(words: list[str]) -> str:
     names = [word for word in words if word not in where]
     if len(names) > 1 or any(name.startswith("-") or "=" in name for name in names):
         raise ConfigError(f"--list takes a part of a name and paths.runs=..., given {' '.join(words)}")
-    return listing(Path(resolve(CONF, where)["paths"]["runs"]), *names)
+    return listing(runs_of(where), *names)
+
+
+def runs_of(words: list[str]) -> Path:
+    return Path(resolve(CONF, words)["paths"]["runs"])
 
 
 def main() -> None:

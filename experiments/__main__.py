@@ -4,11 +4,11 @@ import argparse
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
-from functools import partial
+from typing import Any
 
 from experiments import report
-from experiments.checkout import checkout, has_uncommitted_code
-from experiments.estimate import estimate, seconds_of
+from experiments.checkout import Checkout, checkout, has_uncommitted_code
+from experiments.estimate import estimate, listed, seconds_of
 from experiments.study import COMMITTED, FRESH, OWN, ROOT, RUNS, SCALES, Cell, Store
 
 BAD_INPUT = 2
@@ -28,8 +28,14 @@ def main() -> int:
 
         print(status(cells, scale, store.records(study, scale), store.runs))
         return 0
-    code = _run(arguments, cells, store)
-    if code <= 1:  # not when stopped half-way
+    from dab.engine.config import ConfigError
+
+    try:
+        code = _run(arguments, cells, store)
+    except ConfigError as error:
+        print(f"config error: {error}", file=sys.stderr)
+        return BAD_INPUT
+    if code <= 1 and not arguments.dry_run:  # not when stopped half-way
         wrote(scale, store)
     return code
 
@@ -38,7 +44,15 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m experiments", description="Run what a study misses, then render.")
     parser.add_argument("study", choices=report.STUDIES)
     parser.add_argument("--scale", choices=SCALES, default="cpu")
-    parser.add_argument("--jobs", type=at_least_one, default=2, help="runs at a time, one thread each")
+    parser.add_argument("--jobs", type=at_least_one, help="runs at a time, one thread each (here: 2)")
+    parser.add_argument(
+        "--cluster",
+        nargs="+",
+        default=["pool"],
+        metavar=("NAME", "KEY=VALUE"),
+        help="where they run: pool (this machine), slurm, ray; with what its file in conf/cluster knows",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="only print the cells to do, and what they will cost")
     parser.add_argument("--only", default="", help="only cells whose id contains this")
     parser.add_argument("--only-dirty", action="store_true", help="train again what uncommitted code has trained")
     parser.add_argument("--status", action="store_true", help="done, running, failed or missing, for each cell")
@@ -75,24 +89,47 @@ def wrote(scale: str, store: Store) -> int:
 
 def _run(arguments: argparse.Namespace, cells: Sequence[Cell], store: Store) -> int:
     """From a checkout of the last commit; what is only a try (scale=smoke) from the files as they are."""
-    from experiments.campaign import HERE, Campaign
-    from experiments.workers import Workers
+    from experiments.campaign import Campaign, missing
+    from experiments.executors import open_executor
+    from experiments.trainings import HERE, Trainings
+    from experiments.works import Works
 
-    study, scale = report.STUDIES[arguments.study], arguments.scale
-    records, is_try = store.records(study, scale), arguments.scale == "smoke"
-    with nullcontext(HERE) if is_try else checkout(ROOT, RUNS / "checkouts") as code:
-        if code.commit and has_uncommitted_code(ROOT):
-            print(f"running commit {code.commit[:7]}; uncommitted changes are not in it", flush=True)
-        kind = partial(Workers, study.name) if study.work else Campaign
-        campaign = kind(cells, scale, records, arguments.jobs, code, arguments.only_dirty, store.runs)
-        if campaign.waiting:
+    study, scale, runs = report.STUDIES[arguments.study], arguments.scale, store.runs
+    options, records, is_try = cluster_of(arguments), store.records(study, scale), arguments.scale == "smoke"
+    with nullcontext(HERE) if is_try or arguments.dry_run else checkout(ROOT, RUNS / "checkouts") as code:
+        kind = Works(study.name, scale, runs) if study.work else Trainings(scale, runs, code, arguments.only_dirty)
+        waiting = missing(cells, kind, records, arguments.only_dirty)
+        if waiting:
             known = seconds_of(study.cells(scale), records, OWN.records(study, scale))
-            print(estimate(campaign.waiting, arguments.jobs, known), flush=True)
+            if arguments.dry_run:
+                print(listed(waiting, known))
+            print(estimate(waiting, options["at_once"], known), flush=True)
         else:
-            again = f"remove {store.runs.relative_to(ROOT)}/" if store is FRESH else "--fresh (make: FRESH=1)"
+            again = f"remove {runs.relative_to(ROOT)}/" if store is FRESH else "--fresh (make: FRESH=1)"
             wanted = "unclean" if arguments.only_dirty else "missing"
             print(f"nothing to do: of {len(cells)} runs none is {wanted}; to train them again: {again}", flush=True)
-        return campaign.run()
+        if arguments.dry_run or not waiting:
+            return 0
+        _say_commit(code)
+        with open_executor(options, code, f"dab-{study.name}", runs / "campaign-logs" / ".jobs") as executor:
+            return Campaign(study.name, waiting, kind, records).run(executor)
+
+
+def cluster_of(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What --cluster and --jobs say, as conf/cluster has it."""
+    from dab.engine.compose import cluster_options
+    from dab.engine.config import ConfigError
+
+    name, *words = arguments.cluster
+    if name in ("local", "joblib"):
+        raise ConfigError(f"--cluster {name} is for sweeps of train.py; a study on this machine: --cluster pool")
+    jobs = [f"at_once={arguments.jobs}"] if arguments.jobs else []
+    return cluster_options(ROOT / "conf", name, [*words, *jobs])
+
+
+def _say_commit(code: Checkout) -> None:
+    if code.commit and has_uncommitted_code(ROOT):
+        print(f"running commit {code.commit[:7]}; uncommitted changes are not in it", flush=True)
 
 
 if __name__ == "__main__":

@@ -9,23 +9,41 @@ from statistics import fmean
 from experiments.numbers import human_duration
 from experiments.study import Cell, Records
 
+Known = Sequence[tuple[Cell, float]]  # cells and the seconds that they took
 
-def estimate(waiting: Sequence[Cell], jobs: int, known: Iterable[tuple[Cell, float]]) -> str:
-    """known: cells and the seconds that they took; other seeds of a place tell its time too, else its row does"""
-    of_place, of_row = defaultdict(list), defaultdict(list)
-    for cell, seconds in known:
-        of_place[_place(cell)].append(seconds)
-        of_row[cell.row].append(seconds)
-    found = [of_place.get(_place(cell)) or of_row.get(cell.row) for cell in waiting]
-    times = [fmean(seconds) for seconds in found if seconds]
+
+def estimate(waiting: Sequence[Cell], at_once: int, known: Known) -> str:
+    """How long they will take, so many at a time."""
+    times = [seconds for seconds in expected(waiting, known) if seconds is not None]
     unknown = len(waiting) - len(times)
-    total = max(sum(times) / jobs, max(times, default=0.0))
-    text = f"{len(waiting)} run{'s' * (len(waiting) > 1)} to do, {jobs} at a time"
+    total = max(sum(times) / at_once, max(times, default=0.0))
+    text = f"{len(waiting)} run{'s' * (len(waiting) > 1)} to do, {at_once} at a time"
     if times:
         text += f": about {human_duration(total)}, by the records of such runs"
     if unknown:
         text += f"; {unknown} without a record to go by" if times else ", with no record to tell how long they take"
     return text
+
+
+def listed(waiting: Sequence[Cell], known: Known) -> str:
+    """Every cell with what it will take and the words that train it; the sum of it, on one core or GPU, at the end."""
+    times = expected(waiting, known)
+    lines = [
+        f"{'?' if seconds is None else human_duration(seconds):>12}  {cell.id}  {' '.join(cell.command)}".rstrip()
+        for cell, seconds in zip(waiting, times)
+    ]
+    total = sum(seconds for seconds in times if seconds is not None)
+    return "\n".join([*lines, f"{human_duration(total):>12}  one after another"])
+
+
+def expected(cells: Sequence[Cell], known: Known) -> list[float | None]:
+    """Seconds of each; other seeds of a place tell its time too, else its row does."""
+    of_place, of_row = defaultdict(list), defaultdict(list)
+    for cell, seconds in known:
+        of_place[_place(cell)].append(seconds)
+        of_row[cell.row].append(seconds)
+    found = [of_place.get(_place(cell)) or of_row.get(cell.row) for cell in cells]
+    return [fmean(seconds) if seconds else None for seconds in found]
 
 
 def seconds_of(cells: Iterable[Cell], *stores: Records) -> list[tuple[Cell, float]]:

@@ -36,3 +36,12 @@ def state(cell: Cell, scale: str, records: Records, runs: Path | None = None) ->
     if record is not None:
         return "done" if record["hash"] == run.hash else "stale"
     return "interrupted" if run.status["state"] == "running" and not run.is_locked() else run.status["state"]
+
+
+def progress(cell: Cell, scale: str, runs: Path | None, state: str) -> str:
+    """How far a run is that has begun, and what it failed of."""
+    if cell.identity or state not in ("running", "interrupted", "failed"):
+        return ""
+    told = run_of(cell, scale, runs).status
+    reached = f" at step {told['step']:,} of {told['steps']:,}" if "step" in told else ""
+    return f"{reached}: {told['message']}" if state == "failed" and "message" in told else reached

@@ -24,6 +24,7 @@ from bench_classification import image_noise, measure_functions, measure_kmeans,
 from bench_compress import measure_compress
 from bench_images import measure_images
 from bench_loops import ROOT, Timed, bare_loop, bare_step, configuration, interleaved, our_loop, ratio
+from bench_orchestration import measure_orchestration
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset
@@ -304,6 +305,7 @@ def main() -> None:
     table["photos of 640x480 to 512x512, per core"] = measure_images(arguments.rounds)
     table["examining a run, 1 thread"] = measure_metrics(1)
     table["dab.compress, 1 thread: a folder, 49 trits an image"] = measure_compress()
+    table["a study's cells, one at a time"] = measure_orchestration()
     table["import"] = measure_imports(5)
     table["memory"] = measure_memory()
     load = os.getloadavg()[0]

@@ -22,11 +22,14 @@ from experiments.atlas import functions, page, plan
 from experiments.atlas.plan import ALL, FREE, FROZEN, ROWS, YARDSTICK, Function
 from experiments.atlas.tasks import SIGMA, match, recover, use, yardstick
 from experiments.blocks import Figure
+from experiments.campaign import Campaign, missing
 from experiments.figures import draw_changed
+from experiments.pool import Pool
 from experiments.printers import markdown
 from experiments.results import Results
 from experiments.study import Cell, Records
-from experiments.workers import Workers
+from experiments.trainings import HERE
+from experiments.works import Works
 
 TINY = {"steps": 8, "use_steps": 4, "yardstick_steps": 3, "pool": 256, "held": 128, "pairs": 2}
 
@@ -175,26 +178,32 @@ def test_without_records_the_page_says_nothing(tmp_path: Path) -> None:
     assert atlas.STUDY.render(nothing) == [] and not atlas.STUDY.headline(nothing).rows
 
 
-def test_workers_do_what_is_missing_and_a_second_time_nothing(tmp_path: Path, capsys) -> None:
+def campaign_of(cells: list[Cell], folder: Path) -> Campaign:
+    """Of what is missing of them, with records and logs below `folder`."""
+    kind, records = Works("atlas", "smoke", folder), Records(folder / "records")
+    return Campaign("atlas", missing(cells, kind, records), kind, records)
+
+
+def test_a_campaign_does_what_is_missing_and_a_second_time_nothing(tmp_path: Path, capsys) -> None:
     rows = ("straight-through", "frozen random bridge")
     cells = [c for c in plan.cells("smoke") if c.column == YARDSTICK.name and c.row in rows]
     broken = Cell("no such row", "signum", 0, (), "recover", "0")
     records = Records(tmp_path / "records")
-    assert Workers("atlas", [*cells, broken], "smoke", records, jobs=2, runs=tmp_path).run() == 1
+    with Pool(2, HERE) as pool:
+        assert campaign_of([*cells, broken], tmp_path).run(pool) == 1
     told = capsys.readouterr().out
-    assert "[3/3]" in told and "no-such-row.signum-recover.seed0: failed" in told
-    assert "KeyError" in (tmp_path / "campaign-logs" / "smoke.atlas.log").read_text()
+    assert "[3/3]" in told and "  no-such-row.signum-recover.seed0: KeyError" in told
+    assert "KeyError" in (tmp_path / "campaign-logs" / f"smoke.{broken.id}.log").read_text()
     for cell in cells:
         record = records.of(cell)
         assert record["hash"] == cell.identity and set(record["provenance"]) == {"start", "end", "changed"}
-    again = Workers("atlas", cells, "smoke", records, jobs=2, runs=tmp_path)
-    assert not again.waiting and again.run() == 0
+    assert not campaign_of(cells, tmp_path).waiting
 
 
 def test_a_stopped_campaign_ends_at_once_and_keeps_what_is_whole(tmp_path: Path) -> None:
-    records = Records(tmp_path / "records")
-    campaign = Workers("atlas", plan.cells("smoke"), "smoke", records, jobs=1, runs=tmp_path)
-    threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGTERM)).start()
-    assert campaign.run() == 128 + signal.SIGTERM
-    assert campaign.waiting and all(worker.is_gone for worker in campaign._workers)
-    assert all(json.loads(path.read_text())["metrics"] for path in records.folder.glob("*.json"))
+    campaign = campaign_of(plan.cells("smoke"), tmp_path)
+    with Pool(1, HERE) as pool:
+        threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGTERM)).start()
+        assert campaign.run(pool) == 128 + signal.SIGTERM
+    assert campaign.waiting and not campaign.running
+    assert all(json.loads(path.read_text())["metrics"] for path in campaign.records.folder.glob("*.json"))

@@ -17,18 +17,18 @@ from pathlib import Path
 import processes
 import pytest
 
-import experiments.campaign
-import experiments.runs
-from dab.engine.records import read_metrics
+from dab.engine.records import read_json, read_metrics
 from experiments import __main__ as command_line
-from experiments.campaign import Campaign, status
+from experiments.campaign import Campaign, missing, status
 from experiments.checkout import checkout, has_uncommitted_code, head
-from experiments.estimate import estimate
+from experiments.estimate import estimate, listed
+from experiments.pool import Pool
 from experiments.provenance import is_clean
 from experiments.report import STUDIES
 from experiments.results import Results
 from experiments.runs import run_of, state
 from experiments.study import COMMITTED, FRESH, OWN, ROOT, Cell, Records, Store
+from experiments.trainings import HERE, Trainings
 
 TINY = ("trainer.steps=3", "data.valid_size=50", "data.test_size=50")
 LONG = Cell("long", "T5", 0, ("experiment=sorting/straight_through", "trainer.steps=100000", "trainer.log_every=10"))
@@ -37,27 +37,38 @@ LONG = Cell("long", "T5", 0, ("experiment=sorting/straight_through", "trainer.st
 @pytest.fixture
 def tiny(tmp_path: Path, monkeypatch) -> Iterator[tuple[list[Cell], Records]]:
     """Two real cells whose runs and records live below tmp_path."""
-    for module in ("experiments.runs", "experiments.campaign"):
-        monkeypatch.setattr(f"{module}.RUNS", tmp_path / "runs")
+    monkeypatch.setattr("experiments.runs.RUNS", tmp_path / "runs")
     run_of.cache_clear()
     cells = [Cell("row", "T5", seed, ("experiment=sorting/straight_through", *TINY)) for seed in (0, 1)]
     yield cells, Records(tmp_path / "results")
     run_of.cache_clear()
 
 
-def test_a_campaign_runs_what_is_missing_and_a_second_one_nothing(tiny, capsys) -> None:
+def run(cells: list[Cell], folder: Path, at_once: int = 1) -> int:
+    """A campaign of what is missing, at smoke scale, below `folder`; its exit code."""
+    kind, records = Trainings("smoke", folder / "runs"), Records(folder / "results")
+    with Pool(at_once, HERE) as pool:
+        return Campaign("tiny", missing(cells, kind, records), kind, records).run(pool)
+
+
+def test_a_campaign_runs_what_is_missing_and_a_second_one_nothing(tiny, tmp_path: Path, capsys) -> None:
     """And a failing cell is told and does not stop the others; one that is being trained elsewhere is waited for."""
     cells, records = tiny
     bad = Cell("bad", "T5", 0, ("optimizer.lr=1e30", "trainer.steps=20"))
     assert status([bad, *cells], "smoke", records).endswith("3 missing")
     run_of(cells[0], "smoke").acquire()
     threading.Timer(1.0, run_of(cells[0], "smoke").release).start()
-    assert Campaign([bad, *cells], "smoke", records, jobs=2).run() == 1
+    assert run([bad, *cells], tmp_path, at_once=2) == 1
     assert [state(cell, "smoke", records) for cell in (bad, *cells)] == ["failed", "done", "done"]
     told = capsys.readouterr().out
     assert "bad.T5.seed0: exit 1, see" in told and "[3/3]" in told
     assert told.count("row.T5.seed0: another process is training it; waiting for its end") == 1
-    assert Campaign(cells, "smoke", records, jobs=2).total == 0
+    assert "1 of 3 cells failed" in told and "  bad.T5.seed0: run failed: the loss stopped being finite" in told
+    summary = read_json(tmp_path / "runs/campaign-logs/smoke.tiny.summary.json")
+    assert list(summary["failed"]) == ["bad.T5.seed0"]
+    assert run_of(bad, "smoke").status["traceback"] == summary["failed"]["bad.T5.seed0"]["traceback"] != ""
+    assert "failed       bad.T5.seed0: run failed" in status([bad, *cells], "smoke", records)
+    assert missing([bad, *cells], Trainings("smoke", tmp_path / "runs"), records) == [bad]
     results = Results(records, cells, "smoke")
     assert set(results.at("row", "T5").records) == {0, 1}
 
@@ -70,46 +81,42 @@ def test_a_changed_configuration_makes_a_record_stale(tiny) -> None:
     assert state(Cell("row", "T5", 0, (*cell.overrides, "optimizer.lr=0.1")), "smoke", records) == "stale"
 
 
-def test_an_interrupted_campaign_saves_its_runs(tiny) -> None:
+def test_an_interrupted_campaign_saves_its_runs(tiny, tmp_path: Path) -> None:
     _, records = tiny
-    campaign, run, over = Campaign([LONG], "smoke", records, jobs=1), run_of(LONG, "smoke"), threading.Event()
+    trained, over = run_of(LONG, "smoke"), threading.Event()
 
     def stop_once_it_trains() -> None:
         while not over.wait(0.1):
-            if read_metrics(run.dir / "metrics.jsonl"):
+            if read_metrics(trained.dir / "metrics.jsonl"):
                 os.kill(os.getpid(), signal.SIGTERM)
                 return
 
     watcher = threading.Thread(target=stop_once_it_trains, daemon=True)
     watcher.start()
     try:
-        assert campaign.run() == 128 + signal.SIGTERM
+        assert run([LONG], tmp_path) == 128 + signal.SIGTERM
     finally:
         over.set()
         watcher.join()
-    assert (run.dir / "checkpoint.pt").exists()
+    assert (trained.dir / "checkpoint.pt").exists()
     assert state(LONG, "smoke", records) == "interrupted"
-
-
-def long_campaign(folder: Path) -> None:
-    experiments.runs.RUNS = experiments.campaign.RUNS = folder / "runs"
-    Campaign([LONG], "smoke", Records(folder / "results"), jobs=1).run()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of its parent's death")
 def test_a_campaign_that_is_killed_leaves_nothing_running(tiny, tmp_path) -> None:
     """Its run is asked to stop, saves itself, and is free for the next campaign."""
     _, records = tiny
-    run, deadline = run_of(LONG, "smoke"), time.monotonic() + 120
-    process = processes.start(tmp_path / "printed", long_campaign, tmp_path)
-    while not read_metrics(run.dir / "metrics.jsonl") and time.monotonic() < deadline:
+    trained, deadline = run_of(LONG, "smoke"), time.monotonic() + 120
+    process = processes.start(tmp_path / "printed", run, [LONG], tmp_path)
+    while not read_metrics(trained.dir / "metrics.jsonl") and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert run.is_locked()
+    assert trained.is_locked()
     os.kill(process.pid, signal.SIGKILL)
     process.join()
-    while run.is_locked() and time.monotonic() < deadline:
+    while trained.is_locked() and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert not run.is_locked() and run.status["state"] == "interrupted" and (run.dir / "checkpoint.pt").exists()
+    assert not trained.is_locked() and trained.status["state"] == "interrupted"
+    assert (trained.dir / "checkpoint.pt").exists()
     assert state(LONG, "smoke", records) == "interrupted"
 
 
@@ -156,18 +163,18 @@ def repository(tmp_path: Path) -> Path:
 def campaign(repository: Path, tiny, monkeypatch) -> Callable[..., tuple[int, dict]]:
     """Run one cell from the command line, in the small repository: (exit code, its record)."""
     (cell, _), records = tiny
-    for module in ("experiments.runs", "experiments.campaign", "experiments.__main__"):
+    for module in ("experiments.runs", "experiments.study", "experiments.__main__"):
         monkeypatch.setattr(f"{module}.RUNS", repository / "runs")
-    for module in ("experiments.campaign", "experiments.__main__"):
+    for module in ("experiments.trainings", "experiments.__main__"):
         monkeypatch.setattr(f"{module}.ROOT", repository)
-    monkeypatch.setattr("experiments.campaign.DATA", repository / "data")
-    monkeypatch.setattr("experiments.study.RUNS", repository / "runs")
+    monkeypatch.setattr("experiments.trainings.DATA", repository / "data")
+    monkeypatch.setattr(command_line, "cluster_of", lambda _: {"engine": "pool", "at_once": 1})
     monkeypatch.setattr(Store, "records", lambda *_: records)
 
     def run(only_dirty: bool = False, name: str | None = None) -> tuple[int, dict]:
         expected = run_of(cell, "cpu").dir
         monkeypatch.setenv("RUN_DIR", str(expected.with_name(name or expected.name)))
-        arguments = Namespace(study="sorting", scale="cpu", jobs=1, only_dirty=only_dirty)
+        arguments = Namespace(study="sorting", scale="cpu", dry_run=False, only_dirty=only_dirty)
         code = command_line._run(arguments, [cell], OWN)
         return code, records.of(cell)
 
@@ -259,11 +266,14 @@ def test_status_from_the_command_line(monkeypatch, capsys) -> None:
         (["sorting", "--jobs", "0"], "must be a number of at least 1, given 0"),
         (["sorting", "--jobs", "-2"], "must be a number of at least 1, given -2"),
         (["sorting", "--fresh", "--keep"], "not allowed with"),
+        (["sorting", "--cluster", "slrum"], "cluster=slrum does not exist; did you mean slurm?"),
+        (["sorting", "--cluster", "slurm", "minutes=0"], "cluster.minutes must be a whole number in [1, 2^31)"),
+        (["sorting", "--cluster", "local"], "a study on this machine: --cluster pool"),
     ],
 )
 def test_a_campaign_that_cannot_be_meant_does_nothing_and_says_so(words, says, monkeypatch, capsys) -> None:
     monkeypatch.setattr(command_line.report, "write", lambda *_: pytest.fail("rendered"))
-    monkeypatch.setattr(command_line, "_run", lambda *_: pytest.fail("ran"))
+    monkeypatch.setattr("experiments.executors.open_executor", lambda *_: pytest.fail("ran"))
     monkeypatch.setattr(sys, "argv", ["experiments", *words])
     try:
         code = command_line.main()
@@ -303,3 +313,16 @@ def test_how_long_it_takes_is_told_from_such_runs() -> None:
     )
     assert "about 50.0 min" in estimate(cells[:1], 2, known)  # one run is not faster for two jobs
     assert "no record to tell" in estimate(cells[3:], 2, known)
+    lines = [line.split() for line in listed(cells[1:], known).splitlines()]
+    assert lines[0] == ["50.0", "min", "a.T5.seed1", "seed=1"] and lines[2][:2] == ["?", "b.T5.seed0"]
+    assert lines[-1][:4] == ["1", "h", "40", "min"]
+
+
+def test_a_dry_run_lists_what_is_missing_and_what_it_costs(monkeypatch, tmp_path: Path, capsys) -> None:
+    monkeypatch.setattr("experiments.executors.open_executor", lambda *_: pytest.fail("ran"))
+    monkeypatch.setattr(command_line.report, "write", lambda *_: pytest.fail("rendered"))
+    monkeypatch.setattr(sys, "argv", ["experiments", "sorting", "--only", "oracle", "--fresh", "--dry-run"])
+    monkeypatch.setattr("experiments.study.RUNS", tmp_path)
+    assert command_line.main() == 0
+    told = capsys.readouterr().out
+    assert "oracle-argsort.T5.seed0  experiment=sorting/oracle" in told and "runs to do, 2 at a time" in told

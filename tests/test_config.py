@@ -112,6 +112,20 @@ def test_every_name_in_a_sweep_is_checked_before_it_starts() -> None:
         check_sweep(ROOT / "conf", ["seed=0,1", "model=dense_sorter,dense"])
 
 
+def test_where_a_sweep_runs_is_checked_before_it_starts_and_is_no_part_of_a_run(config) -> None:
+    check_sweep(ROOT / "conf", ["seed=0,1", "cluster=slurm", "cluster.partition=gpu"])
+    for words, says in {
+        "cluster=slurm cluster.gpus=-1": "cluster.gpus must be a whole number in",
+        "cluster=pool cluster.partition=gpu": "cluster.partition is unknown; did you mean at_once",
+        "cluster=pool cluster.engine=slurm": "choose cluster=NAME",
+    }.items():
+        with pytest.raises(ConfigError, match=says):
+            check_sweep(ROOT / "conf", ["seed=0,1", *words.split()])
+    with pytest.raises(ConfigError, match="cluster=pool has no effect without -m"):
+        config("cluster=pool")
+    assert "cluster" not in config()
+
+
 @pytest.mark.parametrize(
     ("overrides", "says"),
     [

@@ -67,6 +67,25 @@ def test_a_file_says_nothing_of_hydra(text: str, experiment) -> None:
             asked(ROOT / "conf", words)
 
 
+@pytest.mark.parametrize("part", sorted(TOUCHES.keys() - {"run", "sweep"}))  # of those config.yaml has the last word
+def test_a_cluster_s_file_chooses_a_launcher_of_ours_and_says_no_more_of_hydra(part: str, tmp_path: Path) -> None:
+    (tmp_path / "cluster").mkdir()
+    file, words = tmp_path / "cluster" / "mine.yaml", ["cluster=mine", "seed=0,1", *searched(str(tmp_path))]
+    file.write_text(
+        "defaults: [override /hydra/launcher@_global_.hydra.launcher: executor]\nengine: pool\nat_once: 3\n"
+    )
+    check_sweep(ROOT / "conf", words)
+    file.write_text(f"# @package _global_\n{TOUCHES[part]}\ncluster: {{engine: pool, at_once: 3}}\n")
+    with pytest.raises(ConfigError, match=r"a configuration file sets hydra\.\w+, which only the command line may"):
+        check_sweep(ROOT / "conf", words)
+
+
+def test_an_experiment_s_file_does_not_choose_where_it_runs(experiment) -> None:
+    words = experiment("defaults: [override /cluster: slurm]\nname: mine")
+    with pytest.raises(ConfigError, match=r"a configuration file sets hydra\.launcher"):
+        check_sweep(ROOT / "conf", words)
+
+
 @pytest.mark.parametrize(
     "flags", [["--cfg", "job"], ["--info"], ["-m"], []], ids=lambda flags: " ".join(flags) or "run"
 )

@@ -18,7 +18,7 @@ from hydra.errors import HydraException, MissingConfigException, OverrideParseEx
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from dab.engine.config import ConfigError, TrainerSchema, allowed, first_line, omegaconf_line, plain
+from dab.engine.config import ConfigError, TrainerSchema, allowed, check_cluster, first_line, omegaconf_line, plain
 from dab.engine.run import ELSEWHERE, OPTIONS_ELSEWHERE
 from dab.engine.targets import COMPONENTS, locate, options_of, settable, takes
 from dab.engine.trust import trust
@@ -26,6 +26,10 @@ from dab.estimators.rebar import Rebar
 from dab.estimators.why_not import has_hard
 from dab.ranges import When, hints_of
 
+LAUNCHERS = (
+    "hydra_plugins.dab_launcher.ExecutorLauncher",
+    "hydra_plugins.hydra_joblib_launcher.joblib_launcher.JoblibLauncher",
+)
 NAME_LENGTH = 100  # a run's directory must fit into a file system; the hash tells long ones apart
 
 
@@ -35,8 +39,15 @@ def resolve(config_dir: Path, overrides: Sequence[str], config_name: str = "conf
     for override in parsed:
         if override.is_sweep_override():
             raise ConfigError(f"{override.input_line} names several values: add -m to train one run for each")
+        if override.key_or_group.partition(".")[0] == "cluster":
+            raise ConfigError(f"{override.input_line} has no effect without -m: a single run is trained here")
     with initialize_config_dir(str(config_dir.resolve()), version_base="1.3"):
         return settle(_own(config_name, overrides), overrides, config_name)
+
+
+def resolve_job(overrides: Sequence[str], config_name: str = "config") -> dict[str, Any]:
+    """The same of one job of a sweep that was checked as a whole. Hydra must be initialised."""
+    return settle(_compose(config_name, overrides), overrides, config_name)
 
 
 def searched(folder: str | None) -> list[str]:
@@ -53,6 +64,8 @@ def settle(cfg: DictConfig, overrides: Sequence[str], config_name: str = "config
     """The checked config of what Hydra composed from these overrides. Hydra must be initialised."""
     parsed = parse(overrides)
     _trust(cfg, parsed)
+    with open_dict(cfg):
+        cfg.pop("cluster", None)  # where a run is trained is no part of it
     config = plain(cfg)
     for override in parsed:
         if reason := without_effect(config, override):
@@ -77,14 +90,27 @@ def check_sweep(config_dir: Path, overrides: Sequence[str], config_name: str = "
             _own(config_name, variant)
 
 
+def cluster_options(config_dir: Path, name: str, options: Sequence[str]) -> dict[str, Any]:
+    """What conf/cluster/NAME.yaml says, with KEY=VALUE of one's own; raises ConfigError."""
+    with initialize_config_dir(str(config_dir.resolve()), version_base="1.3"):
+        return check_cluster(_own("config", [f"cluster={name}", *(f"cluster.{option}" for option in options)]))
+
+
 def _own(config_name: str, overrides: Sequence[str]) -> DictConfig:
     """What these overrides compose to, if no file says anything of Hydra itself.
 
     Its keys name classes, write directories and set the environment; they belong to the command line and config.yaml.
+    The file of `cluster=` may choose one of LAUNCHERS, none of which can be told to do more than to run jobs.
     """
     cfg = _compose(config_name, overrides, hydra=True)
+    check_cluster(cfg)
     said = [word for word in overrides if re.match(r"[+~]*hydra[./]", word)]
+    cluster = [word for word in overrides if word.startswith("cluster=")]
+    if engines := [word for word in overrides if word.startswith("cluster.engine=")]:
+        raise ConfigError(f"{engines[0]}: an engine comes with its options, so choose cluster=NAME")
     ours, theirs = _raw(_baseline(config_name, "~experiment", *said).hydra), _raw(cfg.hydra)
+    if cluster and theirs["launcher"]["_target_"] in LAUNCHERS:
+        ours["launcher"] = _raw(_baseline(config_name, "~experiment", *said, *cluster).hydra)["launcher"]
     if touched := [name for name in theirs if theirs[name] != ours.get(name)]:
         raise ConfigError(
             f"a configuration file sets hydra.{touched[0]}, which only the command line may: take it out of the file"
@@ -225,6 +251,8 @@ def _compose(config_name: str, overrides: Sequence[str], hydra: bool = False) ->
 def _compose_line(error: Exception) -> str:
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         group, _, choice = str(error.missing_cfg_file).partition("/")
+        if choice == "launcher/joblib":
+            return "cluster=joblib needs Hydra's joblib launcher: pip install -e '.[cluster]' -c constraints.txt"
         if group in _groups():
             return f"{group}={choice} does not exist; {allowed(choice, choices(group))}"
     cause = error.__cause__

@@ -83,6 +83,24 @@ class PathsSchema:
 
 
 @dataclass
+class ClusterSchema:
+    """Where the jobs of a sweep and the cells of a study run; each file of conf/cluster has those that it knows."""
+
+    engine: Annotated[str, OneOf(("local", "pool", "joblib", "slurm", "ray"))] = MISSING
+    at_once: Count = 1
+    partition: Text | None = None
+    account: Text | None = None
+    qos: Text | None = None
+    minutes: Count = MISSING
+    warning: Count = MISSING
+    gpus: Annotated[int, Range(at_least=0, at_most=256)] = 0
+    cpus: Count = 1
+    memory: Positive | None = None
+    address: Text = MISSING
+    restarts: Annotated[int, Range(at_least=0, at_most=1000)] = 0
+
+
+@dataclass
 class Schema:
     """Ranges of everything that is not a component; components are checked against their class's signature.
 
@@ -132,6 +150,14 @@ def plain(cfg: DictConfig) -> dict[str, Any]:
         raise ConfigError(f"optimizer.lr must be a number > 0, given 0: {model.__name__} is there to be trained")
     _check_trainer(resolved["trainer"])
     return resolved
+
+
+def check_cluster(cfg: DictConfig) -> dict[str, Any]:
+    """What is said of where jobs run, as plain Python; raises ConfigError."""
+    options = OmegaConf.to_container(cfg.cluster, resolve=False)
+    _refuse_resolvers(options, "cluster")
+    _check_options(options, ClusterSchema, "cluster.")
+    return typing.cast(dict[str, Any], options)
 
 
 def _refuse_resolvers(node: Any, path: str = "") -> None:

@@ -22,6 +22,7 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch import Tensor, nn
 
+from dab.engine.stop import SIGNALS
 from dab.engine.targets import ConfigError
 from dab.engine.trust import trust, trusted
 
@@ -195,7 +196,7 @@ def leave_workers(code: int) -> NoReturn:
 def spawn(work: Callable[[Workers, dict[str, Any]], int], config: dict[str, Any]) -> int:
     """Run `work` in `trainer.devices` new processes on this machine; returns the run's exit code.
 
-    The children get the resolved config, so nothing is composed twice. SIGTERM and SIGINT are passed on.
+    The children get the resolved config, so nothing is composed twice. Being asked to stop is passed on.
     """
     world = config["trainer"]["devices"]
     with tempfile.TemporaryDirectory() as folder:
@@ -209,7 +210,7 @@ def spawn(work: Callable[[Workers, dict[str, Any]], int], config: dict[str, Any]
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, number)
 
-        before = {s: signal.signal(s, forward) for s in (signal.SIGTERM, signal.SIGINT)}
+        before = {s: signal.signal(s, forward) for s in SIGNALS}
         logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)  # that it ends the others, we tell
         try:
             while True:

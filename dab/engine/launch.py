@@ -191,10 +191,13 @@ def _open(run: Run) -> None:
 
 
 def _fail(run: Run, workers: Workers, message: str, noted: bool | None = None) -> None:
-    """noted: whether this worker writes it down; else the first one does"""
+    """In an except clause: what happened is said, and kept with its traceback in the run's directory.
+
+    noted: whether this worker writes it down; else the first one does
+    """
     _say(message)
     if (workers.first if noted is None else noted) and run.dir.exists():
-        _note(run, "failed", message=message)
+        _note(run, "failed", message=message, traceback=traceback.format_exc())
 
 
 def _note(run: Run, state: str, **details: Any) -> None:

@@ -13,12 +13,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dab.engine.compose import all_choices, resolve
-from dab.engine.config import LoggerSchema, PathsSchema, Schema, TrainerSchema
+from dab.engine.config import ClusterSchema, LoggerSchema, PathsSchema, Schema, TrainerSchema
 from dab.engine.exits import EXITS
 from dab.engine.targets import COMPONENTS, locate, settable
 from dab.ranges import When, described, hints_of
 
-SCHEMAS: dict[str, type] = {"": Schema, "paths": PathsSchema, "trainer": TrainerSchema, "logger": LoggerSchema}
+SCHEMAS: dict[str, type] = {
+    "": Schema,
+    "paths": PathsSchema,
+    "trainer": TrainerSchema,
+    "logger": LoggerSchema,
+    "cluster": ClusterSchema,
+}
 LINE = re.compile(r"( *)(\w+):(?: +(.*?))??(?: +#+ (.*))?$")  # indentation, key, value, comment
 PAGE = """\
 # Configuration
@@ -47,7 +53,7 @@ class Written(NamedTuple):
 def page(conf: Path) -> str:
     """docs/CONFIG.md"""
     parts = [PAGE, exits(), "## Beside the groups", table(plain_options(conf))]
-    for folder in sorted(path for path in conf.iterdir() if path.is_dir()):
+    for folder in sorted(path for path in conf.iterdir() if path.is_dir() and path.name != "hydra"):
         parts += [f"## {folder.name}", *group(folder)]
     return "\n\n".join(parts) + "\n"
 
@@ -174,6 +180,8 @@ def wrap(line: str) -> str:
 def in_use(config: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
     """Key, value and hint of everything a config sets."""
     for part, schema in SCHEMAS.items():
+        if part == "cluster":
+            continue  # of a sweep, not of a run
         values = config[part] if part else config
         for name, hint in hints_of(schema).items():
             if described(hint) and name != "label":

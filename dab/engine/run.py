@@ -27,7 +27,7 @@ OPTIONS_ELSEWHERE = {
     "trainer": ("device", "devices", "threads", "timeout", "log_every", "save_every"),
     "data": ("cache", "decoders", "prefetch"),
 }
-ELSEWHERE = ("paths", "logger", "dry_run", "force", "resume", "trust", "budget", "label")
+ELSEWHERE = ("cluster", "paths", "logger", "dry_run", "force", "resume", "trust", "budget", "label")
 
 
 def defining(config: dict[str, Any]) -> dict[str, Any]:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import signal
 from types import FrameType
 
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2)  # the last is what Slurm sends before a time limit
+
 
 class Interrupted(Exception):
     """The run was asked to stop, and has saved itself."""
 
 
 class Stop:
-    """Remembers SIGTERM or SIGINT, so that the loop can finish its step first."""
+    """Remembers being asked, so that the loop can finish its step first."""
 
     def __init__(self) -> None:
         self.signal = 0
 
     def __enter__(self) -> Stop:
-        self._before = {s: signal.signal(s, self._remember) for s in (signal.SIGTERM, signal.SIGINT)}
+        self._before = {s: signal.signal(s, self._remember) for s in SIGNALS}
         return self
 
     def __exit__(self, *_: object) -> None:

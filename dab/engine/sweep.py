@@ -1,12 +1,27 @@
-"""What came out of a sweep: one line for each of its choices, over the seeds."""
+"""What came out of a sweep: one line for each of its choices, over the seeds.
+
+Its jobs may run anywhere, so each leaves what came of it as a file in the sweep's folder, <paths.runs>/.sweep/<time>/.
+"""
 
 from __future__ import annotations
 
+import os
 import statistics
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
+
+from dab.engine.exits import BUSY, CHANGED, INTERRUPTED
+from dab.engine.records import read_json, write_json
+from dab.engine.run import Run
+
+REASONS = {
+    BUSY: "another process is training it",
+    CHANGED: "it was trained with other code or options (force=true or resume=anyway)",
+}
 
 
 @dataclass(frozen=True)
@@ -16,6 +31,37 @@ class Outcome:
     overrides: Sequence[str]
     result: dict[str, Any] | None
     reason: str = ""
+    traceback: str = ""
+
+
+def reason_of(run: Run, code: int) -> str:
+    """Why a run has no record, by the exit code of its command."""
+    if code > INTERRUPTED:
+        return "interrupted and saved; the same command goes on"
+    unsaid = f"exit code {code}" if code > 0 else f"killed by signal {-code}"
+    return REASONS.get(code) or (run.status.get("message") if run.status["state"] == "failed" else None) or unsaid
+
+
+def new_folder(runs: Path) -> Path:
+    return runs / ".sweep" / f"{time.strftime('%Y-%m-%d_%H-%M-%S')}_{os.getpid()}"
+
+
+def note(folder: Path, number: int, outcome: Outcome) -> None:
+    """What came of the sweep's job of this number."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / f"{number}.json", asdict(outcome))
+
+
+def noted(folder: Path) -> list[Outcome]:
+    numbers = sorted(int(path.stem) for path in folder.glob("*.json") if path.stem.isdecimal())
+    return [Outcome(**(read_json(folder / f"{number}.json") or {})) for number in numbers]
+
+
+def summarise(folder: Path, outcomes: Sequence[Outcome]) -> Path:
+    """Into summary.json: which jobs have a record, which failed, of what, and where."""
+    failed = [{k: v for k, v in asdict(one).items() if k != "result"} for one in outcomes if one.reason]
+    write_json(path := folder / "summary.json", {"jobs": len(outcomes), "failed": failed, "time": time.time()})
+    return path
 
 
 def closing_table(outcomes: Sequence[Outcome]) -> str:

@@ -1,0 +1,77 @@
+"""A sweep on a real Ray cluster on this machine: a head and two workers, one of them killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import processes
+import pytest
+from conftest import QUIET
+
+from dab.engine.records import read_metrics
+from dab.engine.run import Run
+
+pytestmark = pytest.mark.ray
+
+PORT = 16379
+RAY = Path(sys.executable).with_name("ray")
+SEEDS = (0, 1, 2)
+LONG = ("scale=smoke", *QUIET, "estimator=straight_through", "trainer.steps=3000", "trainer.log_every=20")
+
+
+@pytest.fixture
+def address(tmp_path_factory) -> Iterator[str]:
+    """Of a head that runs nothing and two nodes of one core each, every one a process group of its own."""
+    ray = pytest.importorskip("ray", reason="pip install -e '.[ray]' -c constraints.txt")
+    address = f"{ray.util.get_node_ip_address()}:{PORT}"  # Ray would take 127.0.0.1 for it anyway
+    folder = "/tmp/dab-ray-test"  # short: it becomes part of a socket's name
+    quiet = ["--disable-usage-stats", "--block"]
+    head = ["--head", f"--port={PORT}", "--num-cpus=0", "--include-dashboard=false", f"--temp-dir={folder}"]
+    started = []
+    for words in (head, *2 * [[f"--address={address}", "--num-cpus=1", "--object-store-memory=100000000"]]):
+        log = open(tmp_path_factory.mktemp("ray") / "log", "w")  # noqa: SIM115
+        command = [RAY, "start", *words, *quiet]
+        started.append(subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True))
+        time.sleep(3)
+    yield address
+    for process in reversed(started):
+        os.killpg(process.pid, signal.SIGTERM)
+    for process in started:
+        process.wait(60)
+
+
+def test_a_sweep_survives_the_death_of_a_worker_bit_for_bit(address, tmp_path: Path, config, record_property) -> None:
+    runs = {seed: Run(config(*LONG, f"seed={seed}")) for seed in SEEDS}
+    words = [*LONG, "seed=0,1,2", f"paths.runs={tmp_path}/runs", "cluster=ray", f"cluster.address={address}"]
+    sweep = processes.start(tmp_path / "printed", processes.command_line, ["-m", *words])
+    deadline = time.monotonic() + 240
+    while not (begun := [run for run in runs.values() if read_metrics(run.dir / "metrics.jsonl")]):
+        assert time.monotonic() < deadline and sweep.is_alive(), (tmp_path / "printed.err").read_text()
+        time.sleep(0.2)
+    worker = parent(begun[0].status["pid"])
+    assert "ray::" in Path(f"/proc/{worker}/cmdline").read_text()
+    os.kill(worker, signal.SIGKILL)
+    sweep.join(400)
+    said = (tmp_path / "printed").read_text() + (tmp_path / "printed.err").read_text()
+    assert sweep.exitcode == 0, said
+    assert "3 runs, 3 finished, 0 failed; mean ± standard deviation (seeds)" in said
+    print(said)
+    record_property("faults", 1)
+
+    here = processes.run(["-m", *LONG, "seed=0,1,2", f"paths.runs={tmp_path}/here", "cluster=pool"], tmp_path / "pool")
+    assert here.returncode == 0, here.stderr
+    for run in runs.values():
+        there = run.result
+        alone = Run({**run.config, "paths": {**run.config["paths"], "runs": f"{tmp_path}/here"}}).result
+        assert there["weights"] == alone["weights"] and there["metrics"] == alone["metrics"]
+    assert begun[0].result["resumed"]
+
+
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
