@@ -134,23 +134,28 @@ def _name(axes: Axes, series: Mapping[str, Band], seen: Mapping[str, Look], room
 
 def draw_heat_map(of: HeatMap, path: Path) -> None:
     """Numbers between 0 and 1 as a table of colours."""
-    size = (2.8 + 0.78 * len(of.across), 2.6 + 0.42 * len(of.down))
-    figure, axes = plt.subplots(figsize=size, layout="constrained")
+    figure, axes = plt.subplots(figsize=(WIDTH, 2.6 + 0.36 * len(of.down)), layout="constrained")
     shades = [[math.nan if value is None else value for value in line] for line in of.values]
     image = axes.imshow(shades, cmap=SCORES.with_extremes(bad="0.93"), vmin=-0.5, vmax=1, aspect="auto")
     for i, line in enumerate(of.values):
         best = max((value for value in line if value is not None), default=None)
         for j, value in enumerate(line):
-            look = {"weight": "bold" if value == best else "normal", "color": _ink(value), "fontsize": 7}
-            axes.text(j, i, _text(value, of.spreads[i][j]), ha="center", va="center", linespacing=0.9, **look)
-    axes.set_xticks(range(len(of.across)), of.across, rotation=40, ha="left", fontsize=8)
+            look = {"weight": "bold" if value == best else "normal", "color": _ink(value), "ha": "center"}
+            spread = of.spreads[i][j]
+            has_spread = value is not None and math.isfinite(spread)
+            axes.text(j, i - 0.14 * has_spread, _text(value), va="center", fontsize=7.5, **look)
+            if has_spread:
+                axes.text(j, i + 0.26, f"±{spread:.2f}", va="center", fontsize=5.5, **look)
+    axes.set_xticks(range(len(of.across)), of.across, rotation=90, fontsize=8)
     axes.set_yticks(range(len(of.down)), of.down, fontsize=8)
     axes.xaxis.tick_top()
     axes.tick_params(length=0)
     axes.grid(visible=False)
     axes.spines[:].set_visible(False)
     axes.set_title(of.title)
-    figure.colorbar(image, ax=axes, shrink=0.8, pad=0.01, label=of.label, extend="min")
+    figure.colorbar(
+        image, ax=axes, orientation="horizontal", shrink=0.5, aspect=40, pad=0.02, label=of.label, extend="min"
+    )
     _save(figure, path)
 
 
@@ -159,12 +164,10 @@ def _ink(value: float | None) -> str:
     return "white" if value is not None and value > 0.72 else INK
 
 
-def _text(value: float | None, spread: float) -> str:
+def _text(value: float | None) -> str:
     if value is None:
         return "–"
-    if value <= -1:
-        return "failed"
-    return f"{value:.2f}" + (f"\n±{spread:.2f}" if math.isfinite(spread) else "")
+    return "fails" if value <= -1 else f"{value:.2f}"
 
 
 def _save(figure: plt.Figure, path: Path) -> None:

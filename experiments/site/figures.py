@@ -119,7 +119,7 @@ def _coloured(figure: HeatMap, i: int, j: int, is_best: bool) -> str:
     tip = f"{figure.across[j]} on {figure.down[i]}: {value:.3f}{spread_text}{', the best here' if is_best else ''}"
     kind = "".join((" dark" if value > DARK_FROM else "", " best" if is_best else "", " below" if value < 0 else ""))
     shade = min(max(abs(value), 0), 1)
-    text = "failed" if value <= -1 else f"{value:.2f}"
+    text = "fails" if value <= -1 else f"{value:.2f}"
     return f'<td class="cell{kind}" style="--v:{shade:.3f}" tabindex="-1" data-tip="{escape(tip)}">{text}</td>'
 
 
