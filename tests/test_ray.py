@@ -17,12 +17,12 @@ from conftest import QUIET
 from dab.engine.records import read_metrics
 from dab.engine.run import Run
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(1800)]
 
-PORT = 16379
+PORT = 26379  # not among those that workers take
 RAY = Path(sys.executable).with_name("ray")
 SEEDS = (0, 1, 2)
-LONG = ("scale=smoke", *QUIET, "estimator=straight_through", "trainer.steps=3000", "trainer.log_every=20")
+LONG = ("scale=smoke", *QUIET, "estimator=straight_through", "trainer.steps=4000", "trainer.log_every=20")
 
 
 @pytest.fixture
@@ -31,19 +31,28 @@ def address(tmp_path_factory) -> Iterator[str]:
     ray = pytest.importorskip("ray", reason="pip install -e '.[ray]' -c constraints.txt")
     address = f"{ray.util.get_node_ip_address()}:{PORT}"  # Ray would take 127.0.0.1 for it anyway
     folder = "/tmp/dab-ray-test"  # short: it becomes part of a socket's name
-    quiet = ["--disable-usage-stats", "--block"]
     head = ["--head", f"--port={PORT}", "--num-cpus=0", "--include-dashboard=false", f"--temp-dir={folder}"]
+    node = [f"--address={address}", "--num-cpus=1", "--object-store-memory=100000000"]
+    environment = {**os.environ, "RAY_worker_niceness": "0"}  # else a busy machine would not get to them
     started = []
-    for words in (head, *2 * [[f"--address={address}", "--num-cpus=1", "--object-store-memory=100000000"]]):
-        log = open(tmp_path_factory.mktemp("ray") / "log", "w")  # noqa: SIM115
-        command = [RAY, "start", *words, *quiet]
-        started.append(subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True))
-        time.sleep(3)
-    yield address
-    for process in reversed(started):
-        os.killpg(process.pid, signal.SIGTERM)
-    for process in started:
-        process.wait(60)
+    try:
+        for words in (head, node, node):
+            log = tmp_path_factory.mktemp("ray") / "log"
+            command = [RAY, "start", *words, "--disable-usage-stats", "--block"]
+            with open(log, "w") as output:
+                started.append(
+                    subprocess.Popen(command, stdout=output, stderr=output, env=environment, start_new_session=True)
+                )
+            deadline = time.monotonic() + 120
+            while "will now block forever" not in log.read_text():
+                assert started[-1].poll() is None and time.monotonic() < deadline, log.read_text()
+                time.sleep(0.2)
+        yield address
+    finally:
+        for process in reversed(started):
+            os.killpg(process.pid, signal.SIGTERM)
+        for process in started:
+            process.wait(60)
 
 
 def test_a_sweep_survives_the_death_of_a_worker_bit_for_bit(address, tmp_path: Path, config, record_property) -> None:
@@ -57,7 +66,7 @@ def test_a_sweep_survives_the_death_of_a_worker_bit_for_bit(address, tmp_path: P
     worker = parent(begun[0].status["pid"])
     assert "ray::" in Path(f"/proc/{worker}/cmdline").read_text()
     os.kill(worker, signal.SIGKILL)
-    sweep.join(400)
+    sweep.join(900)
     said = (tmp_path / "printed").read_text() + (tmp_path / "printed.err").read_text()
     assert sweep.exitcode == 0, said
     assert "3 runs, 3 finished, 0 failed; mean ± standard deviation (seeds)" in said
