@@ -34,8 +34,8 @@ class FittedBridge(Bridge):
     Backward, J'g as in the `released` routing, with J the Jacobian of  mean_h + std_h net((z - mean_z) / std_z).
     Running means and deviations, the optimizer's moments and the past pairs are buffers: a checkpoint has them.
     With torch.distributed the workers pool their pairs (of equal number), and so fit the same approximator.
-    The defaults are the recipe for black boxes (estimator=auto): at equal calls of `hard` ahead of every bridge that
-    asks it more often, in trials on counts, trees, parities, medians and an actuator; the atlas has the measurements.
+    For black boxes take fits=8, past=40 (estimator=auto): more fits cost no call of `hard`, and at equal calls that was
+    ahead of every bridge that asks it more often, in trials on counts, trees, parities and an actuator.
     Not for torch.func, nor for torch.compile with fullgraph=True: fitting happens in the forward pass of training.
 
     hard, approximator, in_shape    as for Bridge; the approximator must have something to train
@@ -65,8 +65,8 @@ class FittedBridge(Bridge):
         hard: Callable[[Tensor], Tensor],
         approximator: nn.Module | None = None,
         lr: Positive = 3e-3,
-        fits: Count = 8,
-        past: Count = 40,
+        fits: Count = 4,
+        past: Count = 8,
         perturbed: CountOr0 = 0,
         spread: Annotated[Positive, When("perturbed")] = 0.3,
         momentum: ShareAbove0 = 0.01,

@@ -18,6 +18,7 @@ from dab.hard import Argmax
 RATES = (5e-3, 2e-3)  # of the encoder; the first is what one would try first
 MORE_RATES = (5e-3, 2e-3, 1e-3, 1e-2)  # for who has no knob: as many tries for all
 
+OFTEN = {"fits": 8, "past": 40}  # costs no call: as in conf/estimator/auto.yaml
 AROUND = {"samples": 4, "relative": True}
 
 Why = Callable[[nn.Module, Traits], str]  # the reason why it does not fit, or nothing
@@ -130,7 +131,7 @@ def _written(options: Mapping[str, Any]) -> list[str]:
 # In the order in which one would try them where time is short. Those that draw around z count in its deviations
 # (relative), and have as many calls: five for a sample and step.
 CANDIDATES = (
-    Candidate("fitted bridge", dab.FittedBridge, knob=Knob("lr", (3e-3, 1e-3)), takes="in_shape"),
+    Candidate("fitted bridge", dab.FittedBridge, knob=Knob("lr", (3e-3, 1e-3)), options=OFTEN, takes="in_shape"),
     Candidate("corrected bridge", dab.CorrectedBridge, knob=Knob("sigma", (0.3, 0.6)), takes="in_shape"),
     Candidate("straight-through", dab.StraightThrough, _same_shape),
     Candidate("true gradient", dab.TrueGradient, _has_gradient),
