@@ -56,6 +56,7 @@ wheel: $(READY) ## Build the wheel and the source archive into dist/
 
 ##@ Reproduce, at SCALE=smoke|cpu|paper: runs what is missing, JOBS at a time; the same command goes on
 
+REPORT = $(PY) -m experiments.site --scale $(SCALE)
 # Without those that have nothing to run at this scale.
 STUDIES = $(filter-out $(if $(filter smoke,$(SCALE)),representation/search) $(if $(filter cpu,$(SCALE)),imagenet) $(if $(filter paper,$(SCALE)),atlas), \
     sorting binarized representation/fashion_mnist representation/cifar10 representation/search imagenet classification/cifar10 classification/ablation atlas)
@@ -64,7 +65,7 @@ reproduce: $(READY) ## All studies, then the report; what fails does not stop th
 	    echo "== $$study"; \
 	    $(PY) -m experiments $$study $(CAMPAIGN) || { code=$$?; [ $$code -lt 128 ] || exit $$code; failed="$$failed $$study"; }; \
 	done; \
-	$(MAKE) --no-print-directory report; \
+	$(REPORT); \
 	[ -z "$$failed" ] || { echo "not all of:$$failed"; exit 1; }
 
 reproduce-table-sorting: $(READY) ## Run what the sorting study misses, then render its table [SCALE=smoke|cpu|paper JOBS=n FRESH=1 CLUSTER=slurm]
@@ -96,7 +97,7 @@ render: $(READY) ## Render docs/, the README's tables and the experiments' heade
 	$(PY) -m experiments sorting --render
 
 report: $(READY) ## Make site/index.html, one page of all results that needs no network [SCALE=smoke|cpu|paper]
-	$(PY) -m experiments.site --scale $(SCALE) $(ARGS)
+	$(REPORT) $(ARGS)
 
 reproduce-atlas: $(READY) ## Which gradient for which function: run what the atlas misses, then render [SCALE=smoke|cpu JOBS=n]
 	$(PY) -m experiments atlas $(CAMPAIGN)

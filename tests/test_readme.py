@@ -118,4 +118,4 @@ def test_make_reproduce_runs_every_study_that_has_something_to_run_and_ends_with
     done = subprocess.run(["make", "-n", "reproduce", f"SCALE={scale}"], capture_output=True, text=True, cwd=ROOT)
     (listed,) = re.findall(r"for study in (.*?); do", done.stdout)
     assert listed.split() == [name for name, study in report.STUDIES.items() if study.cells(scale)]
-    assert "report" in done.stdout.partition("done;")[2]
+    assert "experiments.site" in done.stdout.partition("done;")[2]
