@@ -40,10 +40,10 @@ class Task:
         return {name: max(places, key=self._preference) for name, places in found.items()}
 
     def _preference(self, place: Place) -> float:
-        """What validation says of a place; records of the atlas have been chosen before."""
+        """What validation says of a place; records of the atlas keep it as a metric."""
         if "best" in next(iter(place.records.values())):
             return self.chosen_by * place.selected().mean
-        return place.sample(self.metric).mean
+        return place.sample(self.metric.on("valid")).mean
 
 
 def _is_variant(row: str) -> bool:
@@ -111,8 +111,9 @@ HEAD = (
     "Every way to get a gradient through a hard function, over all tasks where rivals had the same net, data and "
     "steps: place, mean and seeds in each. *Behind* is the share of the rivals that are ahead, in the mean over the "
     "tasks (0: always first, 1: always last); *step* the time of a training step in steps of straight-through. Of "
-    "several rows of one method validation chooses. A method was tried where it applies, so few were tried "
-    f"everywhere; those of less than {FEW} tasks stand last."
+    "several rows of one method validation chooses, so that one with more rows had more tries; of codes it chooses "
+    "by the reconstruction, also where they are ranked by the probe. A method was tried where it applies, so few were "
+    f"tried everywhere; those of less than {FEW} tasks stand last."
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import combinations
 from pathlib import Path
 
@@ -14,7 +15,9 @@ from experiments.figures import Lines
 from experiments.leaderboard import TASKS, standings
 from experiments.methods import FEW, METHODS, OTHER, by_family, looks, method_of
 from experiments.numbers import spread_out
+from experiments.results import Results
 from experiments.statistics import Sample
+from experiments.study import Records
 
 # What is left of a colour without the cones for green, for red (Machado et al. 2009, severity 1), and with all.
 SIGHTS = {
@@ -108,3 +111,14 @@ def test_the_leaderboard_ranks_by_the_metric_and_counts_what_a_step_costs() -> N
         assert found[name].ranks[task.title] == (number, len(order))
     assert found["Straight-through"].cost == pytest.approx(1.0)
     assert min(one.rank for one in found.values()) >= 0 and max(one.rank for one in found.values()) <= 1
+
+
+def test_validation_and_not_the_test_set_chooses_among_the_rows_of_a_method(tmp_path: Path) -> None:
+    study, records = report.STUDIES["atlas"], Records(tmp_path)
+    cells = [cell for cell in study.cells("cpu") if (cell.column, cell.variant, cell.seed) == ("signum", "recover", 0)]
+    scores = {"straight-through": (0.9, 0.5), "straight-through, clipped": (0.4, 0.8)}  # on validation, on test
+    for cell in cells:
+        valid, test = scores.get(cell.row, (0.1, 0.1))
+        records.path(cell).write_text(json.dumps({"metrics": {"valid/score": valid, "test/score": test}, "calls": 1.0}))
+    task = next(task for task in TASKS if task.title == "atlas: signum")
+    assert task.places({"atlas": Results(records, cells, "cpu")})["Straight-through"].row == "straight-through"
