@@ -71,8 +71,8 @@ def sweep(overrides: list[str]) -> int:
         print(table, flush=True)
     failures = [f"{' '.join(one.overrides)}: {one.reason}" for one in outcomes if one.reason]
     if failures:
-        told = f"{len(failures)} of the sweep's jobs failed ({summarise(folder, outcomes)}):"
-        print("\n".join([told, *failures, "The same command tries them again."]), file=sys.stderr)
+        again = f"The same command tries them again. All that is known: {summarise(folder, outcomes)}"
+        print("\n".join([f"{len(failures)} of the sweep's jobs failed:", *failures, again]), file=sys.stderr)
     return FAILED if failures else 0
 
 
