@@ -45,10 +45,10 @@ def asked(size: int) -> Tensor:
 
 torch.manual_seed(0)
 layers = {
-    "a bridge that is fitted around each sample": dab.CorrectedBridge(outcome, in_shape=(6,), weight=0.0, fits=8),
-    "antithetic differences alone, as many calls": dab.estimators.Smoothing(outcome, samples=4),
+    "a bridge, one call a step": dab.FittedBridge(outcome, in_shape=(6,), fits=8, past=40),
+    "antithetic differences, five calls": dab.estimators.Smoothing(outcome, samples=4),
 }
 errors = {"before training": train(dab.estimators.Detached(outcome), steps=0)}
 errors |= {name: train(layer) for name, layer in layers.items()}
 for name, error in errors.items():
-    print(f"{name:44} error {error:.2f}")
+    print(f"{name:36} error {error:.2f}")

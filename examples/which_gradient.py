@@ -32,7 +32,7 @@ def who_wins(z: Tensor) -> Tensor:
 LAYERS: dict[str, Callable[[Callable[[Tensor], Tensor]], nn.Module]] = {
     "straight-through": dab.StraightThrough,
     "bridge, as printed": lambda hard: dab.Bridge(hard, in_shape=(UNITS,)),
-    "bridge, fitted": lambda hard: dab.FittedBridge(hard, in_shape=(UNITS,)),
+    "bridge, fitted": lambda hard: dab.FittedBridge(hard, in_shape=(UNITS,), fits=8, past=40),
 }
 
 

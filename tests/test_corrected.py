@@ -168,7 +168,7 @@ def test_the_value_is_the_hard_one_and_the_penalty_zero() -> None:
 
 def test_without_pairs_it_is_the_fitted_bridge() -> None:
     torch.manual_seed(0)
-    fitted = dab.FittedBridge(counts, Dense((16,), (8,), (32,)), past=40)
+    fitted = dab.FittedBridge(counts, Dense((16,), (8,), (32,)), fits=8, past=40)
     (first, _), (second, _) = trained(fitted, 5), trained(corrected(pairs=0), 5)
     assert torch.equal(first.weight, second.weight)
     _, loss = trained(corrected(pairs=1), 5)

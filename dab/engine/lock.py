@@ -112,7 +112,8 @@ class Lock:
         return self._file is not None and (not self._shared or self._lease in _read(self.path))
 
     def check_mine(self) -> None:
-        if not self.is_mine():
+        """RunBusy, if it was taken and is lost; a loop in a directory that nobody has taken is its caller's affair."""
+        if self._file is not None and not self.is_mine():
             raise RunBusy(f"{self.folder} has been taken over by {_owner(_read(self.path)) or 'another process'}")
 
     def release(self) -> None:
