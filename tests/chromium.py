@@ -97,6 +97,14 @@ class Page:
                 raise TimeoutError(f"never true: {script}")
             time.sleep(0.05)
 
+    def scroll_to(self, element: str) -> None:
+        """Until the page stands still: what is measured in between is soon elsewhere."""
+        self.run(
+            "self.start = scrollY; self.scrolled = false; addEventListener('scrollend', () => { scrolled = true })"
+        )
+        self.run(f"{element}.scrollIntoView({{behavior: 'instant', block: 'center'}})")
+        self.until("scrolled || scrollY == start")
+
     def hover(self, x: float, y: float) -> None:
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 

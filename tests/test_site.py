@@ -83,7 +83,7 @@ def test_nothing_complains_nothing_leaves_and_every_figure_is_there(browser, sit
 def test_lines_can_be_hovered_read_by_keys_and_filtered(browser, site) -> None:
     browser.open(site)
     figure = "document.querySelector('#figure-sorting_samples')"
-    browser.run(f"{figure}.scrollIntoView()")
+    browser.scroll_to(figure)
     browser.until(f"{figure}.querySelectorAll('.row').length > 4")
     box = browser.run(f"(() => {{ const b = {figure}.querySelector('svg[role=img]').getBoundingClientRect();"
                       " return [b.left + b.width / 3, b.top + b.height / 3] })()")  # fmt: skip
@@ -108,8 +108,8 @@ def test_lines_can_be_hovered_read_by_keys_and_filtered(browser, site) -> None:
 def test_the_heat_map_tells_its_numbers_to_mouse_and_keys(browser, site) -> None:
     browser.open(site)
     cells = "document.querySelectorAll('#figure-atlas_recover .cell')"
-    x, y = browser.run(f"(() => {{ {cells}[1].scrollIntoView({{block: 'center'}});"
-                       f" const b = {cells}[1].getBoundingClientRect(); return [b.x + 9, b.y + 9] }})()")  # fmt: skip
+    browser.scroll_to(f"{cells}[1]")
+    x, y = browser.run(f"(() => {{ const b = {cells}[1].getBoundingClientRect(); return [b.x + 9, b.y + 9] }})()")
     browser.hover(x, y)
     second = list(ESTIMATORS)[1]
     assert browser.run("tip.textContent").startswith(f"{second} (5) on signum: 0.820")
