@@ -25,7 +25,7 @@ SERVER.set_forkserver_preload(
 def start(output: Path, target: Callable[..., Any], *arguments: Any) -> BaseProcess:
     """A new process that calls target(*arguments); what it prints goes to `output` and `output`.err."""
     output.parent.mkdir(parents=True, exist_ok=True)
-    process = SERVER.Process(target=_call, args=(str(output), target, arguments))
+    process = SERVER.Process(target=_call, args=(str(output), dict(os.environ), target, arguments))
     process.start()
     return process
 
@@ -54,7 +54,9 @@ def run_workers(config: dict[str, Any], folder: Path, world: int = 2) -> list[in
     return [worker.exitcode for worker in workers]
 
 
-def _call(output: str, target: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+def _call(output: str, environment: dict[str, str], target: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    os.environ.clear()  # the server's own, of the time when it was started
+    os.environ.update(environment)
     for number, path in zip((1, 2), _files(output)):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
     target(*arguments)
