@@ -7,13 +7,14 @@ import os
 import runpy
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 from dab.engine.distributed import _child
 from dab.engine.launch import work
+from dab.engine.run import Run
 
 ROOT = Path(__file__).resolve().parents[1]
 SERVER = multiprocessing.get_context("forkserver")
@@ -42,6 +43,15 @@ def run(words: Sequence[str], output: Path, timeout: float = 300) -> subprocess.
     process.join(timeout)
     assert process.exitcode is not None, f"train.py {' '.join(words)} takes more than {timeout} s"
     return subprocess.CompletedProcess(words, process.exitcode, *(f.read_text() for f in _files(str(output))))
+
+
+def check_as_in_a_pool(words: Sequence[str], runs: Iterable[Run], folder: Path) -> None:
+    """`python train.py -m WORDS...` on this machine gives these runs' weights and metrics, bit for bit."""
+    here = run(["-m", *words, f"paths.runs={folder}/here", "cluster=pool"], folder / "pool")
+    assert here.returncode == 0, here.stderr
+    for there in runs:
+        alone = Run({**there.config, "paths": {**there.config["paths"], "runs": f"{folder}/here"}}).result
+        assert there.result["weights"] == alone["weights"] and there.result["metrics"] == alone["metrics"]
 
 
 def run_workers(config: dict[str, Any], folder: Path, world: int = 2) -> list[int | None]:

@@ -73,12 +73,7 @@ def test_a_sweep_survives_the_death_of_a_worker_bit_for_bit(address, tmp_path: P
     print(said)
     record_property("faults", 1)
 
-    here = processes.run(["-m", *LONG, "seed=0,1,2", f"paths.runs={tmp_path}/here", "cluster=pool"], tmp_path / "pool")
-    assert here.returncode == 0, here.stderr
-    for run in runs.values():
-        there = run.result
-        alone = Run({**run.config, "paths": {**run.config["paths"], "runs": f"{tmp_path}/here"}}).result
-        assert there["weights"] == alone["weights"] and there["metrics"] == alone["metrics"]
+    processes.check_as_in_a_pool([*LONG, "seed=0,1,2"], runs.values(), tmp_path)
     assert begun[0].result["resumed"]
 
 

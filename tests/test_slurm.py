@@ -84,12 +84,7 @@ def test_a_sweep_survives_preemption_and_signals_bit_for_bit(slurm, tmp_path: Pa
     print(logs)  # for who runs this with -s: the requeue, as it happened
     record_property("faults", 3)
 
-    here = processes.run(["-m", *LONG, "seed=0,1,2", f"paths.runs={tmp_path}/here", "cluster=pool"], tmp_path / "pool")
-    assert here.returncode == 0, here.stderr
-    for run in runs.values():
-        there = run.result
-        alone = Run({**run.config, "paths": {**run.config["paths"], "runs": f"{tmp_path}/here"}}).result
-        assert there["weights"] == alone["weights"] and there["metrics"] == alone["metrics"]
+    processes.check_as_in_a_pool([*LONG, "seed=0,1,2"], runs.values(), tmp_path)
     assert sorted(len(run.result["resumed"]) for run in runs.values()) == [1, 1, 1]
 
 
