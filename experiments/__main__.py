@@ -4,12 +4,15 @@ import argparse
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from experiments import report
 from experiments.checkout import Checkout, checkout, has_uncommitted_code
 from experiments.estimate import estimate, listed, seconds_of
-from experiments.study import COMMITTED, FRESH, OWN, ROOT, RUNS, SCALES, Cell, Store
+from experiments.study import COMMITTED, FRESH, OWN, ROOT, RUNS, SCALES, Cell, Records, Store
+
+if TYPE_CHECKING:
+    from experiments.trainings import Trainings
 
 BAD_INPUT = 2
 
@@ -99,6 +102,8 @@ def _run(arguments: argparse.Namespace, cells: Sequence[Cell], store: Store) -> 
     with nullcontext(HERE) if is_try or arguments.dry_run else checkout(ROOT, RUNS / "checkouts") as code:
         kind = Works(study.name, scale, runs) if study.work else Trainings(scale, runs, code, arguments.only_dirty)
         waiting = missing(cells, kind, records, arguments.only_dirty)
+        if isinstance(kind, Trainings) and not arguments.only_dirty:
+            waiting = _without_shared(waiting, kind, store, records, arguments.dry_run)
         if waiting:
             known = seconds_of(study.cells(scale), records, OWN.records(study, scale))
             if arguments.dry_run:
@@ -113,6 +118,22 @@ def _run(arguments: argparse.Namespace, cells: Sequence[Cell], store: Store) -> 
         _say_commit(code)
         with open_executor(options, code, f"dab-{study.name}", runs / "campaign-logs" / ".jobs") as executor:
             return Campaign(study.name, waiting, kind, records).run(executor)
+
+
+def _without_shared(waiting: list[Cell], kind: Trainings, store: Store, records: Records, dry_run: bool) -> list[Cell]:
+    """What is left when runs that other studies have are taken from there."""
+    from dab.engine.records import write_json
+    from experiments.campaign import shared
+
+    others = [(other, store.records(other, kind.scale)) for other in report.STUDIES.values() if other.work is None]
+    known = [record for other, of in others for cell in other.cells(kind.scale) if (record := of.of(cell))]
+    taken = shared(waiting, kind, known)
+    for cell, record in taken.items() if not dry_run else ():
+        records.path(cell).parent.mkdir(parents=True, exist_ok=True)
+        write_json(records.path(cell), record)
+    if taken:
+        print(f"{len(taken)} of them other studies have trained: taken from there", flush=True)
+    return [cell for cell in waiting if cell not in taken]
 
 
 def cluster_of(arguments: argparse.Namespace) -> dict[str, Any]:

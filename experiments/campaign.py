@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -14,7 +14,7 @@ from dab.engine.exits import BUSY
 from dab.engine.records import write_json
 from experiments.executors import Command, Executor, Job
 from experiments.provenance import is_clean
-from experiments.runs import progress, state
+from experiments.runs import progress, run_of, state
 from experiments.study import Cell, Record, Records
 from experiments.trainings import Trainings
 from experiments.works import Works
@@ -27,6 +27,13 @@ def missing(cells: Sequence[Cell], kind: Trainings | Works, records: Records, on
     if not only_dirty:
         return [cell for cell in cells if state(cell, kind.scale, records, kind.runs) != "done"]
     return [cell for cell in cells if (record := records.of(cell)) is not None and not is_clean(record)]
+
+
+def shared(cells: Sequence[Cell], kind: Trainings, known: Iterable[Record]) -> dict[Cell, Record]:
+    """Cells whose very run another study has: the same configuration and seed, hence the same hash."""
+    by_hash = {record["hash"]: record for record in known}
+    hashes = {cell: run_of(cell, kind.scale, kind.runs).hash for cell in cells}
+    return {cell: by_hash[found] for cell, found in hashes.items() if found in by_hash}
 
 
 class Campaign:

@@ -12,13 +12,15 @@ import threading
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import processes
 import pytest
 
-from dab.engine.records import read_json, read_metrics
+from dab.engine.records import read_json, read_metrics, write_json
 from experiments import __main__ as command_line
+from experiments.blocks import Table
 from experiments.campaign import Campaign, missing, status
 from experiments.checkout import checkout, has_uncommitted_code, head
 from experiments.estimate import estimate, listed
@@ -27,7 +29,7 @@ from experiments.provenance import is_clean
 from experiments.report import STUDIES
 from experiments.results import Results
 from experiments.runs import run_of, state
-from experiments.study import COMMITTED, FRESH, OWN, ROOT, Cell, Records, Store
+from experiments.study import COMMITTED, FRESH, OWN, ROOT, Cell, Records, Store, Study
 from experiments.trainings import HERE, Trainings
 
 TINY = ("trainer.steps=3", "data.valid_size=50", "data.test_size=50")
@@ -190,6 +192,18 @@ def test_a_campaign_trains_the_commit_while_one_goes_on_editing(campaign, reposi
     command = record["provenance"]["start"]["command"]
     assert "paths" not in command and "force" not in command and "trainer.steps=3" in command
     assert str(repository) not in json.dumps(record)
+
+
+def test_a_run_that_another_study_has_is_taken_from_there(campaign, tiny, monkeypatch, capsys) -> None:
+    (cell, _), records = tiny
+    other = replace(cell, row="the same by another name")
+    has_it = Study("other", lambda _: [other], lambda _: [], lambda _: Table((), ()))
+    monkeypatch.setattr(command_line.report, "STUDIES", {**STUDIES, "other": has_it})
+    kept = {"hash": run_of(cell, "cpu").hash, "seconds": 1.0, "trained": "elsewhere"}
+    records.folder.mkdir()
+    write_json(records.path(other), kept)
+    assert campaign() == (0, kept)
+    assert "1 of them other studies have trained" in capsys.readouterr().out
 
 
 def test_only_dirty_trains_again_what_uncommitted_code_has_trained(campaign, tiny) -> None:
