@@ -167,7 +167,7 @@ def _ink(value: float | None) -> str:
 def _text(value: float | None) -> str:
     if value is None:
         return "–"
-    return "fails" if value <= -1 else f"{value:.2f}"
+    return "fails" if value <= -1 else f"{round(value, 2) + 0.0:.2f}"  # no -0.00
 
 
 def _save(figure: plt.Figure, path: Path) -> None:

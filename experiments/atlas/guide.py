@@ -54,7 +54,12 @@ class Advice:
 
     @property
     def level(self) -> list[Scored]:
-        return [one for one in self.ranked[1:] if is_level(one, self.first)]
+        return _level(self.ranked)
+
+    @property
+    def sparing(self) -> tuple[Scored, list[Scored]] | None:
+        """The first at equal calls, and who is level with it."""
+        return (self.frugal[0], _level(self.frugal)) if self.frugal else None
 
     def sentence(self) -> str:
         names = ", ".join(f.title or f.name for f in self.functions)
@@ -72,6 +77,10 @@ class Advice:
         rows = dict.fromkeys([one.row for one in (self.first, *self.ranked[1:2], *self.level, *self.frugal[:1])])
         names = ",".join(f.name for f in self.functions)
         return [f"`{re.sub('[^a-z0-9]+', '-', row.lower())}.{{{names}}}-recover`" for row in rows]
+
+
+def _level(ranked: Sequence[Scored]) -> list[Scored]:
+    return [one for one in ranked[1:] if is_level(one, ranked[0])]
 
 
 def _written(one: Scored) -> str:
@@ -127,10 +136,10 @@ def recipe(results: Results) -> Part:
             [
                 function.title or function.name,
                 "held back" if function in HELD_BACK else "tried",
-                ours.sample.text(2),
-                f"{first.row} {first.sample.text(2)}",
+                ours.sample.text(3),
+                f"{first.row} {first.sample.text(3)}",
                 "first" if ours.row == first.row else "level" if is_level(ours, first) else "behind",
-                f"{ours.sample.mean - straight.sample.mean:+.2f}" if straight else "does not apply",
+                f"{ours.sample.mean - straight.sample.mean:+.3f}" if straight else "does not apply",
             ]
         )
     head = f"The {OURS} on every function, at equal calls; *level* within one standard error of the first:"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from statistics import fmean
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean, median
 
 from experiments.atlas.guide import advice, guide, ranks, recipe
 from experiments.atlas.heat_map import HeatMap
@@ -107,7 +107,7 @@ def heat_map(results: Results, name: str, title: str, scores: Scores, label: str
 
 
 def matches(results: Results) -> Part:
-    """Cosine and length of every row's gradients, in the mean over the functions."""
+    """Cosine and length of every row's gradients: the median over the functions, on some of which a row diverges."""
     lines = []
     for row in ROWS:
         records = [r for f in ALL for r in results.at(row, f.name, "recover").records.values()]
@@ -115,12 +115,13 @@ def matches(results: Results) -> Part:
         for names in MATCHED.values():
             for name in names:
                 values = [r["metrics"][name] for r in records if name in r["metrics"]]
-                cells.append(f"{fmean(values):.2f}" if values else "–")
+                cells.append(f"{median(values):.2f}" if values else "–")
         if records:
             lines.append([row, *cells])
     head = (
         "Gradients after the training of *recover*, against the gradient of the function smoothed by noise of 0.3: the "
-        "mean cosine of one draw, and its length in units of the reference's, at random points and at the encoder's."
+        "cosine of one draw, and its length in units of the reference's, at random points and at the encoder's; the "
+        "median over functions and seeds."
     )
     columns = ("row", "cosine, random", "length, random", "cosine, trained", "length, trained")
     return part(Heading("Match", level=3), Text(head), Table(columns, lines))
@@ -167,10 +168,18 @@ def searched(results: Results) -> Part:
 
 
 def headline(results: Results) -> Table:
-    """The README's: what to take for which kind of function."""
+    """The README's: what to take for which kind of function, where steps are the price and where calls are."""
     lines = [
-        [one.kind, one.first.row, one.first.sample.text(2), f"{one.first.calls:.0f}"]
+        [one.kind, *_taken(one.first, one.level), *(_taken(*one.sparing) if one.sparing else ("–", "–"))]
         for one in advice(results)
         if results.scale == "cpu"
     ]
-    return Table(("a function without gradient", "take", "score (0 frozen, 1 teacher)", "calls a step"), lines)
+    head = ("a function without gradient", "take", "score (0 frozen, 1 teacher)", "where calls are dear", "score")
+    return Table(head, lines)
+
+
+def _taken(first: Scored, level: Sequence[Scored]) -> tuple[str, str]:
+    """Who is first, with its calls and whoever is level; and its score."""
+    names = [first.row if round(first.calls) < 2 else f"{first.row}, {first.calls:.0f} calls a step"]
+    names += [f"level: {', '.join(one.row for one in level)}"] if level else []
+    return "; ".join(names), first.sample.text(2)
