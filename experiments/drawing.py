@@ -143,7 +143,7 @@ def draw_heat_map(of: HeatMap, path: Path) -> None:
             look = {"weight": "bold" if value == best else "normal", "color": _ink(value), "ha": "center"}
             spread = of.spreads[i][j]
             has_spread = value is not None and math.isfinite(spread)
-            axes.text(j, i - 0.14 * has_spread, _text(value), va="center", fontsize=7.5, **look)
+            axes.text(j, i - 0.14 * has_spread, of.text(value), va="center", fontsize=7.5, **look)
             if has_spread:
                 axes.text(j, i + 0.26, f"±{spread:.2f}", va="center", fontsize=5.5, **look)
     axes.set_xticks(range(len(of.across)), of.across, rotation=90, fontsize=8)
@@ -162,12 +162,6 @@ def draw_heat_map(of: HeatMap, path: Path) -> None:
 def _ink(value: float | None) -> str:
     """What can be read on the colour."""
     return "white" if value is not None and value > 0.72 else INK
-
-
-def _text(value: float | None) -> str:
-    if value is None:
-        return "–"
-    return "fails" if value <= -1 else f"{round(value, 2) + 0.0:.2f}"  # no -0.00
 
 
 def _save(figure: plt.Figure, path: Path) -> None:

@@ -21,9 +21,15 @@ class HeatMap(Figure):
     spreads: Sequence[Sequence[float]]
     label: str  # of the colours
 
+    @staticmethod
+    def text(value: float | None) -> str:
+        if value is None:
+            return "–"
+        return "fails" if value <= -1 else f"{round(value, 2) + 0.0:.2f}"  # no -0.00
+
     @property
     def drawn_by(self) -> tuple[Path, ...]:
-        return DRAWING
+        return (*DRAWING, Path(__file__))
 
     def draw(self, path: Path) -> None:
         from experiments.drawing import draw_heat_map  # here: matplotlib is slow to load, and mostly nothing is drawn

@@ -118,9 +118,8 @@ def _coloured(figure: HeatMap, i: int, j: int, is_best: bool) -> str:
     spread_text = f" ± {spread:.3f}" if spread == spread else " (one seed)"
     tip = f"{figure.across[j]} on {figure.down[i]}: {value:.3f}{spread_text}{', the best here' if is_best else ''}"
     kind = "".join((" dark" if value > DARK_FROM else "", " best" if is_best else "", " below" if value < 0 else ""))
-    shade = min(max(abs(value), 0), 1)
-    text = "fails" if value <= -1 else f"{value:.2f}"
-    return f'<td class="cell{kind}" style="--v:{shade:.3f}" tabindex="-1" data-tip="{escape(tip)}">{text}</td>'
+    look = f'class="cell{kind}" style="--v:{min(max(abs(value), 0), 1):.3f}" tabindex="-1"'
+    return f'<td {look} data-tip="{escape(tip)}">{figure.text(value)}</td>'
 
 
 def picture(figure: Figure, folder: Path) -> str:
