@@ -11,7 +11,7 @@ from experiments import tables
 from experiments.blocks import Bullets, Heading, Part, Table, Text, part
 from experiments.figures import Lines, across, kept, shown
 from experiments.results import Metric, Results, ranked
-from experiments.statistics import PAIRED_RULE, compare_paired
+from experiments.statistics import PAIRED_RULE, compare_paired, paired
 from experiments.study import ROOT, Cell, Study, grid, once, pick
 
 SHRINK, UPSAMPLED = Metric("test/msssim_shrink", digits=4), Metric("test/msssim_upsampled", digits=4)
@@ -247,7 +247,21 @@ def verdicts(images: Images, results: Results) -> Part:
             gain = top.sample(metric).mean - floor.sample(metric).mean
             above.append(f"{bpp} bits a pixel, {label}: {top.row} is {gain:.{metric.digits}f} above {floor.row}.")
     head = ("bpp", "metric", "best bridge", "best Gumbel row", "the bridge is")
-    return part(Heading("Is a bridge ahead of Gumbel?"), Text(PAIRED_RULE), Table(head, lines), Bullets(above))
+    both = [Bullets([line for bpp in images.sizes if (line := in_both(results, bpp))])] if lines else []
+    return part(Heading("Is a bridge ahead of Gumbel?"), Text(PAIRED_RULE), Table(head, lines), *both, Bullets(above))
+
+
+def in_both(results: Results, bpp: float) -> str:
+    """Which bridges are ahead of every Gumbel row in both metrics at once, by their means and beyond doubt."""
+    bridges, rivals = (results.among(rows, f"bpp{bpp}") for rows in (BRIDGES, GUMBEL))
+    if not bridges or not rivals:
+        return ""
+    best = {metric: ranked(rivals, metric)[0].sample(metric) for metric in HEADLINE.values()}
+    leads = {place.row: [paired(place.sample(m), other) for m, other in best.items()] for place in bridges}
+    ahead = [row for row, pairs in leads.items() if all(pair.leads.n and pair.leads.mean > 0 for pair in pairs)]
+    beyond = [row for row in ahead if all(pair.leads.n > 1 and not pair.is_level for pair in leads[row])]
+    names = [", ".join(f"*{row}*" for row in rows) or "none" for rows in (ahead, beyond)]
+    return f"{bpp} bits a pixel, ahead in both metrics at once: {names[0]} by the mean, {names[1]} beyond the interval."
 
 
 def beside(images: Images, results: Results) -> Part:
