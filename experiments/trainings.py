@@ -48,7 +48,7 @@ class Trainings:
         result = run_of(cell, self.scale, self.runs).result
         if result is None:
             return None
-        record, path = _anywhere(result, self.runs), records.path(cell)
+        record, path = anywhere(result, self.runs), records.path(cell)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_json(path, record)
         return record
@@ -63,12 +63,12 @@ def _where(runs: Path) -> list[str]:
     return [f"paths.runs={runs}", f"paths.data={DATA}"]
 
 
-def _anywhere(value: Any, runs: Path) -> Any:
+def anywhere(value: Any, runs: Path) -> Any:
     """The same on any machine: places inside this folder become relative, and the command does without them."""
     if isinstance(value, dict):
-        return {key: _anywhere(inner, runs) for key, inner in value.items()}
+        return {key: anywhere(inner, runs) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_anywhere(inner, runs) for inner in value]
+        return [anywhere(inner, runs) for inner in value]
     if isinstance(value, str):
         for override in _where(runs):
             value = value.replace(f" {override}", "")

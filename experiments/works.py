@@ -12,6 +12,7 @@ from pathlib import Path
 
 from dab.engine.records import read_json, write_json
 from experiments.study import RUNS, Cell, Record, Records
+from experiments.trainings import anywhere
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,10 @@ class Works:
         return False
 
     def keep(self, cell: Cell, records: Records) -> Record | None:
-        record = read_json(self._made(cell))
-        if record is None or "hash" not in record or record["hash"] != cell.identity:
+        made = read_json(self._made(cell))
+        if made is None or "hash" not in made or made["hash"] != cell.identity:
             return None
-        path = records.path(cell)
+        record, path = anywhere(made, self.runs), records.path(cell)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_json(path, record)
         self._made(cell).unlink()

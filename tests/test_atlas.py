@@ -197,6 +197,7 @@ def test_a_campaign_does_what_is_missing_and_a_second_time_nothing(tmp_path: Pat
     for cell in cells:
         record = records.of(cell)
         assert record["hash"] == cell.identity and set(record["provenance"]) == {"start", "end", "changed"}
+        assert str(tmp_path) not in records.path(cell).read_text()  # nothing of this machine
     assert not campaign_of(cells, tmp_path).waiting
 
 
