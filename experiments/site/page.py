@@ -14,7 +14,7 @@ from experiments.atlas.guide import guide
 from experiments.atlas.heat_map import HeatMap
 from experiments.atlas.plan import ALL as FUNCTIONS
 from experiments.atlas.plan import ROWS as ESTIMATORS
-from experiments.blocks import Bullets, Heading
+from experiments.blocks import Block, Bullets, Heading
 from experiments.leaderboard import leaderboard
 from experiments.numbers import human, human_duration
 from experiments.paper.claim import BUDGET, FAILS, FEW, HOLDS, LEVEL, NOT_RUN, PARTLY, RULE, claim_table
@@ -26,6 +26,7 @@ from experiments.study import COMMITTED, ROOT, Store
 
 HERE = Path(__file__).parent
 SORTER = ROOT / "results" / "sorter" / "five.json"
+FIRST_MAP = "atlas_recover"  # of the atlas: what the page begins with
 MENU = {
     "atlas": "Which gradient",
     "paper": "The paper",
@@ -119,7 +120,8 @@ def atlas(results: Results, html: Html) -> str:
         )
     sentences = [block for block in guide(results) if isinstance(block, Bullets)]
     more = '<p class="note">The other maps, and what was searched: <a href="#study-atlas">the atlas, in full</a>.</p>'
-    return html.block(maps[0]) + "".join(map(html.block, sentences)) + more
+    first = next(m for m in maps if m.name == FIRST_MAP)
+    return html.block(first) + "".join(map(html.block, sentences)) + more
 
 
 def holds(results: Mapping[str, Results], html: Html) -> str:
@@ -155,7 +157,7 @@ def studies(results: Mapping[str, Results], html: Html) -> str:
 def study(name: str, results: Results, html: Html) -> str:
     redo, records, planned = command(results, name), results.records(), report.STUDIES[name].cells(results.scale)
     parts = report.STUDIES[name].render(results) if records else []
-    below = [[b for b in part if not (isinstance(b, Heading) and b.level == 1)] for part in parts]
+    below = [[b for b in part if not _stands_above(b)] for part in parts]
     why = f"None of {len(planned)} runs is recorded." if planned else f"Nothing is planned at scale={results.scale}."
     meta = f"{len(records)} of {len(planned)} runs, {sum(map(is_clean, records))} of them by committed code alone"
     body = html.of(name, redo).parts(below) or f'<div class="empty"><p>{why}</p><pre><code>{redo}</code></pre></div>'
@@ -163,6 +165,11 @@ def study(name: str, results: Results, html: Html) -> str:
         f'<details class="study" id="study-{anchor(name)}"{" open" * (name == "sorting")}>'
         f"<summary><h3>{TITLES[name]}</h3><span>{meta if records else why}</span></summary>{body}</details>"
     )
+
+
+def _stands_above(block: Block) -> bool:
+    """A study's title, and the map that the page begins with."""
+    return (isinstance(block, Heading) and block.level == 1) or (isinstance(block, HeatMap) and block.name == FIRST_MAP)
 
 
 def left_open(results: Mapping[str, Results], html: Html) -> str:
