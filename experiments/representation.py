@@ -138,6 +138,7 @@ class Images:
             columns = pick(AT, MIDDLE, "bpp0.3")
             return [*grid(few, columns, (0,)), *grid(pick(few, DENSE[1]), columns, (1,))]
         first, rest, middle = self.seeds[:1], self.seeds[1:], pick(AT, MIDDLE)
+        aside = self.aside if scale == "cpu" else ()  # they explain what the reduced study finds
         everywhere, there = pick(self.commands, *self.rows), pick(self.commands, *self.rows, *self.middle)
         return once(
             grid(pick(self.commands, *FLOORS), self.columns, first),
@@ -145,8 +146,8 @@ class Images:
             grid(everywhere, self.columns, first),
             grid(everywhere, self.columns, rest),
             grid(there, middle, rest),
-            grid(pick(self.commands, *self.aside), {BESIDE: ""}, first),
-            grid(pick(self.commands, *(row for row in self.aside if row != AUTHORS)), {BESIDE: ""}, rest),
+            grid(pick(self.commands, *aside), {BESIDE: ""}, first),
+            grid(pick(self.commands, *(row for row in aside if row != AUTHORS)), {BESIDE: ""}, rest),
         )
 
 
