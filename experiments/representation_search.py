@@ -5,12 +5,12 @@ from __future__ import annotations
 from itertools import product
 
 from experiments.blocks import Heading, Part, Table, Text, part
-from experiments.representation import AT, FLOORS, MIDDLE, ROWS, THRESHOLD
+from experiments.representation import AT, CIFAR, FASHION, FLOORS, MIDDLE, ROWS, THRESHOLD, Images
 from experiments.results import Results
 from experiments.study import Cell, Study
 
 # Two learning rates and two values of the row's own knob, one seed, the middle size,
-# fewer steps, by validation. What it chose is TUNED in representation.py; a test compares the two.
+# fewer steps, by validation. What it chose is `tuned` of the dataset in representation.py; a test compares the two.
 RATES = ("optimizer.lr=1e-3", "optimizer.lr=3e-3")
 KNOBS = {
     "approximator=matched": ("approximator.cap=2", "approximator.cap=4"),
@@ -27,7 +27,10 @@ KNOBS = {
 }
 TAUS = tuple(f"hard.tau={tau}" for tau in (0.1, 0.2, 0.35, 0.5))
 SHORT = "budget.cpu.steps=500 task.probes=false"
-SEARCHED = {**ROWS, THRESHOLD: FLOORS[THRESHOLD]}
+SEARCHED = {  # on which images, for which rows
+    FASHION: (*ROWS, THRESHOLD),
+    CIFAR: (*CIFAR.rows, THRESHOLD),
+}
 
 
 def candidates(row: str) -> list[str]:
@@ -38,35 +41,49 @@ def candidates(row: str) -> list[str]:
     return [" ".join(pair) for pair in product(RATES, knob)]
 
 
+def column(images: Images, number: int) -> str:
+    return f"try{number}" if images is FASHION else f"{images.name}-try{number}"
+
+
 def searched(scale: str) -> list[Cell]:
     """The cells of the search."""
     if scale == "smoke":
         return []
     return [
-        Cell(row, f"try{number}", 0, tuple(f"experiment=representation/fashion_mnist {words} {size} {tried}".split()))
-        for size in [f"{AT[MIDDLE]} {SHORT}"]
-        for row, words in SEARCHED.items()
+        Cell(row, column(images, number), 0, tuple(f"{command} {words} {AT[MIDDLE]} {SHORT} {tried}".split()))
+        for images, rows in SEARCHED.items()
+        for command in [f"experiment=representation/{images.name}"]
+        for row, words in {**ROWS, **FLOORS}.items()
+        if row in rows
         for number, tried in enumerate(candidates(row))
     ]
 
 
+def tried(images: Images, row: str, results: Results) -> dict[str, float]:
+    """What came of those candidates that have been tried: the selecting metric, of which less is better."""
+    places = {words: results.at(row, column(images, n)) for n, words in enumerate(candidates(row))}
+    return {words: place.selected().mean for words, place in places.items() if place}
+
+
 def render(results: Results) -> list[Part]:
     """What was tried for each row, and what was chosen."""
-    lines = []
-    for row in SEARCHED:
-        tried = {number: results.at(row, f"try{number}") for number in range(len(candidates(row)))}
-        measured = {n: place.selected().mean for n, place in tried.items() if place}
-        if measured:
-            chosen = min(measured, key=lambda n: measured[n])
-            values = [f"{measured[n]:.2f}" if n in measured else "–" for n in tried]
-            lines.append([row, *values, f"`{candidates(row)[chosen]}`"])
-    head = ("row", "first", "second", "third", "fourth", "chosen")
     text = (
         "Validation reconstruction in nats (lower is better) after 500 steps at 0.1 bits a pixel, one seed: two "
         "learning rates (1e-3: first and second; 3e-3: third and fourth) and two values of the row's own knob for "
         "every row; four thresholds for the baseline that is not trained, whose loss is the squared error."
     )
-    return [part(Heading("Representations: the search"), Text(text), Table(head, lines))]
+    tables = [chosen(images, results) for images in SEARCHED]
+    return [part(Heading("Representations: the search"), Text(text), *(table for table in tables if table.rows))]
+
+
+def chosen(images: Images, results: Results) -> Table:
+    lines = []
+    for row in SEARCHED[images]:
+        measured = tried(images, row, results)
+        values = [f"{measured[words]:.2f}" if words in measured else "–" for words in candidates(row)]
+        if measured:
+            lines.append([row, *values, f"`{min(measured, key=measured.__getitem__)}`"])
+    return Table((f"row, {images.title}", "first", "second", "third", "fourth", "chosen"), lines)
 
 
 STUDY = Study("representation/search", searched, render, lambda results: Table((), ()))

@@ -122,15 +122,15 @@ def test_rows_are_equal_in_bits_steps_and_data(config) -> None:
     assert len(budgets) == 1
 
 
-def test_what_the_search_chose_is_what_is_run() -> None:
+@pytest.mark.parametrize("images", representation_search.SEARCHED, ids=lambda images: images.name)
+def test_what_the_search_chose_is_what_is_run(images) -> None:
     results = Results(Records(ROOT / "results/representation/search/cpu"), representation_search.searched("cpu"), "cpu")
-    for row in representation_search.SEARCHED:
-        tried = [results.at(row, f"try{number}") for number in range(len(representation_search.candidates(row)))]
-        if all(tried):
-            best = min(range(len(tried)), key=lambda number: tried[number].selected().mean)
-            assert representation.TUNED[row] == representation_search.candidates(row)[best], row
+    for row in representation_search.SEARCHED[images]:
+        measured = representation_search.tried(images, row, results)
+        if len(measured) == len(representation_search.candidates(row)):
+            assert images.tuned[row] == min(measured, key=measured.__getitem__), row
         else:
-            assert row not in representation.TUNED
+            assert row not in images.tuned
 
 
 def test_the_batch_is_the_same_for_every_row(config) -> None:
