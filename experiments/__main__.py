@@ -122,15 +122,13 @@ def _run(arguments: argparse.Namespace, cells: Sequence[Cell], store: Store) -> 
 
 def _without_shared(waiting: list[Cell], kind: Trainings, store: Store, records: Records, dry_run: bool) -> list[Cell]:
     """What is left when runs that other studies have are taken from there."""
-    from dab.engine.records import write_json
     from experiments.campaign import shared
 
     others = [(other, store.records(other, kind.scale)) for other in report.STUDIES.values() if other.work is None]
     known = [record for other, of in others for cell in other.cells(kind.scale) if (record := of.of(cell))]
     taken = shared(waiting, kind, known)
     for cell, record in taken.items() if not dry_run else ():
-        records.path(cell).parent.mkdir(parents=True, exist_ok=True)
-        write_json(records.path(cell), record)
+        records.keep(cell, record)
     if taken:
         print(f"{len(taken)} of them other studies have trained: taken from there", flush=True)
     return [cell for cell in waiting if cell not in taken]

@@ -102,6 +102,13 @@ class Records:
         path = self.file(cell)
         return None if path is None else json.loads(path.read_text())
 
+    def keep(self, cell: Cell, record: Record) -> None:
+        from dab.engine.records import write_json  # which imports torch: who only lists cells does without
+
+        path = self.path(cell)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, record)
+
 
 @dataclass(frozen=True)
 class Store:

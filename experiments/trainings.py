@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dab.engine.records import write_json
 from experiments.checkout import Checkout
 from experiments.provenance import is_clean
 from experiments.runs import run_of
@@ -48,9 +47,8 @@ class Trainings:
         result = run_of(cell, self.scale, self.runs).result
         if result is None:
             return None
-        record, path = anywhere(result, self.runs), records.path(cell)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(path, record)
+        record = anywhere(result, self.runs)
+        records.keep(cell, record)
         return record
 
     def failure(self, cell: Cell) -> dict[str, str]:

@@ -38,9 +38,8 @@ class Works:
         made = read_json(self._made(cell))
         if made is None or "hash" not in made or made["hash"] != cell.identity:
             return None
-        record, path = anywhere(made, self.runs), records.path(cell)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(path, record)
+        record = anywhere(made, self.runs)
+        records.keep(cell, record)
         self._made(cell).unlink()
         return record
 
