@@ -308,6 +308,6 @@ def test_a_run_is_reconstructed_from_its_saved_weights_alone(config) -> None:
 def test_two_workers_have_one_codebook(learn: str, config, tmp_path) -> None:
     """The engine compares their parameters at every checkpoint."""
     options = [f"estimator.learn={learn}", "estimator.decay=0.8", "estimator.revive=0.3", "trainer.save_every=4"]
-    made = representation(config, *VQ, *options)
+    made = representation(config, *VQ, *options, "trainer.devices=2")
     assert run_workers(made, tmp_path) == [0, 0]
     assert Run(made).result["world"] == 2
