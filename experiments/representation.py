@@ -98,7 +98,20 @@ TUNED = {
     "VQ, rotation trick": "optimizer.lr=3e-3 estimator.commitment=0.25",
 }
 
-TUNED_CIFAR: dict[str, str] = {}
+TUNED_CIFAR = {
+    "Threshold": "hard.tau=0.5",
+    "DAB-Signum": "optimizer.lr=1e-3 estimator.gamma=10",
+    "DAB-Binary": "optimizer.lr=1e-3 estimator.gamma=10",
+    "DAB-Bernoulli": "optimizer.lr=3e-3 estimator.gamma=1",
+    "Gumbel, Bernoulli, ELBO": "optimizer.lr=3e-3 estimator.temperature_end=0.3",
+    "Gumbel, 8-way, ELBO": "optimizer.lr=1e-3 estimator.temperature_end=0.3",
+    "Gumbel, Bernoulli": "optimizer.lr=3e-3 estimator.temperature_end=0.3",
+    "Gumbel, 8-way": "optimizer.lr=1e-3 estimator.temperature_end=0.3",
+    "Straight-through Gumbel, Bernoulli": "optimizer.lr=3e-3 estimator.temperature=0.5",
+    "Matched, signum": "optimizer.lr=1e-3 approximator.cap=2",
+    "Matched, 8-way": "optimizer.lr=1e-3 approximator.cap=2",
+    "FSQ, 5 levels": "optimizer.lr=1e-3 trainer.clip_norm=100",
+}
 
 # Beside the study: what explains one of its numbers, or shows that something works.
 BESIDE = "beside"
