@@ -158,6 +158,7 @@ def test_the_page_says_what_the_records_say(invented, tmp_path: Path) -> None:
     draw_changed(figures[:1], tmp_path)
     assert (tmp_path / figures[0].file).stat().st_size > 20_000
     assert "→ *fitted bridge*, score 0.91" in text and "held back" in text
+    assert "| corrected bridge | fitted bridge | equal calls | behind by 0.040" in text and "| 0 of 18 |" in text
     assert len(atlas.STUDY.headline(results).rows) == len(page.advice(results)) == 7
 
 

@@ -6,10 +6,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from experiments.atlas.plan import ALL, HELD_BACK, OURS, Function
-from experiments.atlas.scores import EQUAL_CALLS, Scored, is_level, order, recovered, together
+from experiments.atlas.plan import ALL, CORRECTED, HELD_BACK, OURS, UNBIASED, Function
+from experiments.atlas.scores import EQUAL_CALLS, SCORE, Scored, is_level, order, recovered, together
 from experiments.blocks import Bullets, Heading, Part, Table, Text, part
 from experiments.results import Results
+from experiments.statistics import PAIRED_RULE, compare_paired
 
 Kind = Callable[[Function], bool]
 KINDS: Mapping[str, Kind] = {
@@ -145,3 +146,19 @@ def recipe(results: Results) -> Part:
     head = f"The {OURS} on every function, at equal calls; *level* within one standard error of the first:"
     columns = ("function", "was", "score", "first", "is", "against straight-through")
     return part(Heading("The recipe", level=3), Text(head), Table(columns, rows))
+
+
+def correction(results: Results) -> Part:
+    """Which form of the correction deserves to be the default, and whether any is worth its calls."""
+    rows = []
+    for one, two in ((CORRECTED, UNBIASED), (CORRECTED, OURS), (UNBIASED, OURS)):
+        for price, metric in (("steps", SCORE), ("calls", EQUAL_CALLS)):
+            of_functions = [scored for f in ALL if {one, two} <= (scored := recovered(results, f, metric)).keys()]
+            if of_functions:
+                means = together(of_functions)
+                ahead = sum(scored[one].sample.mean > scored[two].sample.mean for scored in of_functions)
+                lead = compare_paired(means[one].sample, means[two].sample, 3)
+                rows.append([one, two, f"equal {price}", lead, f"{ahead} of {len(of_functions)}"])
+    head = f"Mean scores over all functions. {PAIRED_RULE}"
+    columns = ("row", "against", "at", "is", "ahead on functions")
+    return part(Heading("Does the correction earn its calls?", level=3), Text(head), Table(columns, rows))

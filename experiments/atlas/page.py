@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean, median
 
-from experiments.atlas.guide import advice, guide, ranks, recipe
+from experiments.atlas.guide import advice, correction, guide, ranks, recipe
 from experiments.atlas.heat_map import HeatMap
 from experiments.atlas.plan import ALL, BUDGETS, HELD_BACK, ROWS, TRIED, YARDSTICK, Function
 from experiments.atlas.scores import EQUAL_CALLS, Scored, recovered, used
@@ -36,6 +36,7 @@ def render(results: Results) -> list[Part]:
         guide(results),
         ranks(results),
         recipe(results),
+        correction(results),
         matches(results),
         yardstick(results),
         calibration(),

@@ -83,12 +83,12 @@ def has_form(function: Function) -> bool:
     return function.name in ("signum", "argmax", "topk", "sorted", "ranks", "kmeans")
 
 
-OURS = "fitted bridge"
+OURS, CORRECTED, UNBIASED = "fitted bridge", "corrected bridge", "corrected bridge, unbiased"
 # Rows are the names of dab.advise.candidates, which says the same by looking at the function itself (a test compares).
 ROWS: Mapping[str, Callable[[Function], bool]] = {
     OURS: everywhere,
-    "corrected bridge": everywhere,
-    "corrected bridge, unbiased": everywhere,
+    CORRECTED: everywhere,
+    UNBIASED: everywhere,
     "matched bridge": has_form,
     "relaxation": has_form,
     "dense bridge, as printed": everywhere,
