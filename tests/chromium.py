@@ -146,7 +146,8 @@ def _pipe() -> tuple[int, int]:
 def browser() -> Iterator[Page]:
     """A fresh Chromium; it reads commands from its file descriptor 3 and answers on 4."""
     (theirs_in, ours_out), (ours_in, theirs_out) = _pipe(), _pipe()
-    with TemporaryDirectory() as profile:
+    # Its children may still write to the profile for a moment after it has ended.
+    with TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         shell = ["bash", "-c", f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}', "bash", str(CHROMIUM), *OPTIONS]
         process = subprocess.Popen(
             [*shell, f"--user-data-dir={profile}"], pass_fds=(theirs_in, theirs_out), stderr=subprocess.DEVNULL
