@@ -56,7 +56,7 @@ wheel: $(READY) ## Build the wheel and the source archive into dist/
 
 ##@ Reproduce, at SCALE=smoke|cpu|paper: runs what is missing, JOBS at a time; the same command goes on
 
-REPORT = $(PY) -m experiments.site --scale $(SCALE)
+REPORT = $(PY) -m experiments.site --scale $(SCALE) $(if $(filter-out 0,$(FRESH)),--fresh)
 # Without those that have nothing to run at this scale.
 STUDIES = $(filter-out $(if $(filter smoke,$(SCALE)),representation/search) $(if $(filter cpu,$(SCALE)),imagenet) $(if $(filter paper,$(SCALE)),atlas), \
     sorting binarized representation/fashion_mnist representation/cifar10 representation/search imagenet classification/cifar10 classification/ablation atlas)
@@ -103,7 +103,7 @@ reproduce-atlas: $(READY) ## Which gradient for which function: run what the atl
 	$(PY) -m experiments atlas $(CAMPAIGN)
 
 STUDY ?= sorting
-status: $(READY) ## What of a study is done, running, failed or missing [STUDY=sorting|binarized SCALE=...]
+status: $(READY) ## What of a study is done, running, failed or missing [STUDY=sorting|binarized|atlas|classification/cifar10|... SCALE=...]
 	$(PY) -m experiments $(STUDY) --scale $(SCALE) --status
 
 ##@ Measure, draw and write

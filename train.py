@@ -20,7 +20,9 @@ if "OMP_WAIT_POLICY" not in os.environ:
 try:
     import hydra
 except ModuleNotFoundError as error:
-    raise SystemExit(f"training needs {error.name}: pip install 'dab-torch[suite]' brings all that it needs") from None
+    raise SystemExit(
+        f"training needs {error.name}: the extra `suite` has it (in a clone: pip install '.[suite]')"
+    ) from None
 from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig

@@ -1,6 +1,6 @@
 """A code of learned words: train a small VQ autoencoder on digits, and send one of them as a few bytes.
 
-Needs the suite: pip install 'dab-torch[suite]'. The run is the one of
+Needs the suite: pip install '.[suite]' in a clone. The run is the one of
     dab-train experiment=representation/fashion_mnist scale=smoke estimator=vector_quantization hard=nearest ...
 and its directory, printed here, works with `python -m dab.compress` just as well.
 """

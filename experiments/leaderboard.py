@@ -51,7 +51,7 @@ def _is_variant(row: str) -> bool:
     return row.startswith(("–", "Paper's recipe")) or row == binarized.PRINTED or row.endswith(", ELBO")
 
 
-FASHION, CIFAR = "representation/fashion_mnist", "classification/cifar10"
+FASHION, CODES, CIFAR = "representation/fashion_mnist", "representation/cifar10", "classification/cifar10"
 TASKS = (
     Task("sort 5", "sorting", sorting.DENSE, "T5", sorting.ACCURACY),
     Task("sort 10", "sorting", sorting.DENSE, "T10", sorting.ACCURACY),
@@ -60,6 +60,8 @@ TASKS = (
     Task("Omniglot, nats", "binarized", binarized.ROWS, "omniglot", binarized.ELBO),
     Task("Fashion, MS-SSIM", FASHION, representation.ROWS, representation.MIDDLE, representation.SHRINK, chosen_by=-1),
     Task("Fashion, probe %", FASHION, representation.ROWS, representation.MIDDLE, representation.PROBE, chosen_by=-1),
+    Task("CIFAR10, MS-SSIM", CODES, representation.ROWS, representation.MIDDLE, representation.SHRINK, chosen_by=-1),
+    Task("CIFAR10, probe %", CODES, representation.ROWS, representation.MIDDLE, representation.PROBE, chosen_by=-1),
     Task("CIFAR10, sort %", CIFAR, [row for row in classification.ROWS if row.startswith("Sort,")],
          classification.MODERN, classification.ACCURACY),
     Task("CIFAR10, signum %", CIFAR, [row for row in classification.ROWS if row.startswith("Signum,")],

@@ -16,7 +16,8 @@ RULE = (
 PAIRED_RULE = (
     "Seed against seed: both rows start from the same seeds, so a row's lead is the mean of its leads at each of them, "
     "with a 95 % interval (Student's t). *Level* when the interval holds zero; then the number of seeds that would "
-    "tell the two apart, in four cases of five, if lead and spread are what they seem."
+    "tell the two apart, in four cases of five, if lead and spread are what they seem. Every interval stands for "
+    "itself: of twenty pairs that do not differ one leaves zero out by chance."
 )
 
 Curve = Sequence[tuple[float, float]]  # (x, y), x rising

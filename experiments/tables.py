@@ -123,16 +123,17 @@ def compared(
     against: At | None = None,
     name: Name = str,
     judge: Callable[[Sample, Sample, int], str] = compare,
+    of: Callable[[Place, Metric], Sample] = Place.sample,
 ) -> list[list[str]]:
     """[row, against, is] for each pair of rows that have records, the second one at `against` if that is elsewhere.
 
-    `judge` is `compare`, or `compare_paired` where rows share their seeds.
+    `judge` is `compare`, or `compare_paired` where rows share their seeds; `of` may be another way to measure a place.
     """
     lines = []
     for pair in pairs:
         one, two = results.at(pair[0], *at), results.at(pair[1], *(against or at))
         if one and two:
-            lines.append([*map(name, pair), judge(one.sample(metric), two.sample(metric), metric.digits)])
+            lines.append([*map(name, pair), judge(of(one, metric), of(two, metric), metric.digits)])
     return lines
 
 

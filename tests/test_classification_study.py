@@ -40,7 +40,8 @@ def test_all_rows_of_the_resnet_have_one_budget_and_one_width() -> None:
     cells = [c for c in classification.cells("cpu") if c.column == MODERN and c.seed == 0]
     made = [run_of(cell, "cpu").config for cell in [*cells, *(c for c in ablation.cells("cpu") if c.seed == 0)]]
     assert {(c["trainer"]["steps"], c["trainer"]["batch_size"], c["model"]["width"]) for c in made} == {(2106, 128, 8)}
-    assert {c["task"]["label_smoothing"] for c in made} == {0.1}
+    modern = [c for c in made if c["optimizer"]["_target_"].endswith("SGD")]
+    assert len(modern) > 40 and {c["task"]["label_smoothing"] for c in modern} == {0.1}
 
 
 def test_whole_comparisons_come_first() -> None:
@@ -49,7 +50,7 @@ def test_whole_comparisons_come_first() -> None:
     seeds = {
         row: {c.seed for c in cells if (c.row, c.column) == (row, MODERN)} for row in (POOLED, SORT, SORT_TRUE, FLAT)
     }
-    assert [len(of_row) for of_row in seeds.values()] == [5, 5, 5, 3]
+    assert [len(of_row) for of_row in seeds.values()] == [3, 5, 5, 5]
 
 
 @pytest.fixture

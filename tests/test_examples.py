@@ -70,7 +70,7 @@ def test_the_code_of_the_tutorial_is_that_of_the_examples() -> None:
     assert len(quoted) > 4 and not [block for block in quoted if block not in examples]
 
 
-@pytest.mark.parametrize("name", ["which_gradient", "hard_attention", "scikit_learn"])
+@pytest.mark.parametrize("name", ["own_function", "which_gradient", "hard_attention", "scikit_learn"])
 def test_the_tutorial_quotes_what_is_printed(name: str) -> None:
     """Words as they are, numbers as near as other rounding leaves them. scripts/tutorial.py writes them anew."""
     tutorial = (ROOT / "docs/TUTORIAL.md").read_text()

@@ -93,8 +93,19 @@ def test_the_wheel_trains_from_an_empty_folder(wheel: Path, tmp_path: Path) -> N
     assert "-m dab.train -m seed=0,1,2" in done.stdout and str(ROOT) not in done.stdout.replace(sys.prefix, "")
 
 
+def test_sweeps_of_the_wheel_run_one_job_after_another(wheel: Path, tmp_path: Path) -> None:
+    """Launchers belong to a clone: a line says so. The one that these tests are installed from is hidden."""
+    shutil.unpack_archive(wheel, tmp_path / "site", "zip")
+    hidden = f"import sys; sys.path = [{str(tmp_path / 'site')!r}, *(p for p in sys.path if p != {str(ROOT)!r})]; "
+    code = hidden + "from dab.train import main; sys.exit(main())"
+    words = ["-c", code, "-m", "scale=smoke", "seed=0,1", "cluster=pool"]
+    done = subprocess.run([sys.executable, *words], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.strip().count("\n") == 0
+    assert "cluster=pool needs the launcher of a clone" in done.stderr
+
+
 def test_training_without_the_suite_says_what_to_install(tmp_path: Path) -> None:
     code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); sys.modules['hydra'] = None; import dab.train"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 1 and done.stderr.strip().count("\n") == 0
-    assert "pip install 'dab-torch[suite]'" in done.stderr
+    assert "pip install '.[suite]'" in done.stderr

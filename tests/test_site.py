@@ -194,7 +194,8 @@ def test_without_records_the_page_says_so_and_how_to_get_them(tmp_path: Path) ->
         name: Results(Records(tmp_path / "none"), study.cells("cpu"), "cpu") for name, study in report.STUDIES.items()
     }
     text = page(nothing, tmp_path, "cpu")
-    assert "make reproduce-atlas SCALE=cpu KEEP=1" in text and "python -m experiments sorting --scale cpu" in text
+    assert "make reproduce-atlas SCALE=cpu" in text and "python -m experiments sorting --scale cpu" in text
+    assert "planned at scale=smoke and paper alone" in text and "experiments imagenet" not in text
     assert all(c.verdict == "not run" and c.n == "0" for found in claims(nothing).values() for c in found)
     assert not any(gap.found for name, found in gaps(nothing).items() for gap in found)
 

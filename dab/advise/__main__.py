@@ -1,4 +1,4 @@
-"""`python -m dab.advise my_module:my_function --shape 64`: which gradient to train through your function with.
+"""`dab-advise my_module:my_function --shape 64`: which gradient to train through your function with.
 
 Probes the function, tries every estimator that fits on a short task in its shape, and prints which one to take, why,
 and the code that uses it.
@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m dab.advise", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="dab-advise", description=__doc__.splitlines()[0])
     parser.add_argument("function", help="module:function, torch or numpy, a batch [B, ...] → [B, ...]")
     parser.add_argument("--shape", type=shape, required=True, help="of one sample, e.g. 64 or 3x8x8")
     parser.add_argument("--seconds", type=positive, default=60.0, help="how long to try (default 60)")

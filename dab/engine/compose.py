@@ -6,6 +6,7 @@ import re
 import typing
 from collections.abc import Iterator, Sequence
 from functools import cache
+from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,9 @@ from dab.estimators.rebar import Rebar
 from dab.estimators.why_not import has_hard
 from dab.ranges import When, hints_of
 
+OF_A_CLONE = "hydra_plugins.dab_launcher.ExecutorLauncher"
 LAUNCHERS = (
-    "hydra_plugins.dab_launcher.ExecutorLauncher",
+    OF_A_CLONE,
     "hydra_plugins.hydra_joblib_launcher.joblib_launcher.JoblibLauncher",
 )
 NAME_LENGTH = 100  # a run's directory must fit into a file system; the hash tells long ones apart
@@ -109,6 +111,11 @@ def _own(config_name: str, overrides: Sequence[str]) -> DictConfig:
     if engines := [word for word in overrides if word.startswith("cluster.engine=")]:
         raise ConfigError(f"{engines[0]}: an engine comes with its options, so choose cluster=NAME")
     ours, theirs = _raw(_baseline(config_name, "~experiment", *said).hydra), _raw(cfg.hydra)
+    if theirs["launcher"]["_target_"] == OF_A_CLONE and not _is_there(OF_A_CLONE):
+        raise ConfigError(
+            f"cluster={cfg.cluster.engine} needs the launcher of a clone of the repository, which the installed "
+            "package has not: sweep from there, or without cluster= for one job after another"
+        )
     if cluster and theirs["launcher"]["_target_"] in LAUNCHERS:
         ours["launcher"] = _raw(_baseline(config_name, "~experiment", *said, *cluster).hydra)["launcher"]
     if touched := [name for name in theirs if theirs[name] != ours.get(name)]:
@@ -118,6 +125,13 @@ def _own(config_name: str, overrides: Sequence[str]) -> DictConfig:
     with open_dict(cfg):
         del cfg["hydra"]
     return cfg
+
+
+def _is_there(target: str) -> bool:
+    try:
+        return find_spec(target.rpartition(".")[0]) is not None
+    except ModuleNotFoundError:  # not even the package that it would be in
+        return False
 
 
 def _raw(hydra: DictConfig) -> dict[str, Any]:

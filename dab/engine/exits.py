@@ -16,7 +16,7 @@ EXITS = {
     BAD_CONFIG: "your input: a key, a value, a file or a folder; the line says what is allowed",
     BUSY: "another process is training this run",
     CHANGED: "code, options or torch have changed since: resume=anyway goes on or shows it, force=true starts over",
-    INTERRUPTED: "and more, by the signal: interrupted and saved, the same command goes on",
+    INTERRUPTED: "or more, by the signal: interrupted and saved, the same command goes on",
 }
 
 

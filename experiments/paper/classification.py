@@ -51,7 +51,10 @@ def case_claims(results: Results) -> list[Claim]:
         ahead(
             "With one sort over all units the bridge is ahead of straight-through",
             "+25 points",
-            [("", *(at(f"Sort1d, {way}", ablation.SORT1D) for way in (BRIDGE, STRAIGHT)))],
+            [
+                (recipe, *(at(f"Sort1d, {way}{said_so}", ablation.SORT1D) for way in (BRIDGE, STRAIGHT)))
+                for recipe, said_so in (("ours", ""), ("paper's recipe", ", paper's recipe"))
+            ],
             ACCURACY,
             compare_paired,
         ),
@@ -72,8 +75,7 @@ def case_claims(results: Results) -> list[Claim]:
 def conditioned(results: Results) -> Claim:
     """The distance to sorted values at the end of training: with a penalty that reaches the layer before, and not."""
     claim, paper = "The penalty makes the layer before produce partly sorted values", "a falling distance"
-    rows = [f"Routing `{routing}`, gamma 0.01" for routing in ("released", "equation")]
-    places = [results.at(row, ablation.CONDITIONING) for row in rows]
+    places = [results.at(row, ablation.CONDITIONING) for row in (ablation.RELEASED, ablation.EQUATION[-1])]
     ends = [place.last(ablation.EMD.name) for place in places]
     if ends[0] is None or ends[1] is None:
         return Claim(claim, paper, "not run yet", NOT_RUN)

@@ -22,7 +22,7 @@ from experiments.provenance import is_clean, statement
 from experiments.results import Results, training_time
 from experiments.site.figures import colours, script
 from experiments.site.html import Html, anchor, inline
-from experiments.study import COMMITTED, ROOT, Store
+from experiments.study import COMMITTED, ROOT, SCALES, Store
 
 HERE = Path(__file__).parent
 SORTER = ROOT / "results" / "sorter" / "five.json"
@@ -112,11 +112,12 @@ def atlas(results: Results, html: Html) -> str:
     """The map of the first task and what follows from it, or how to get them."""
     maps = [b for part in report.STUDIES["atlas"].render(results) for b in part if isinstance(b, HeatMap)]
     if not maps:
+        scale = results.scale if report.STUDIES["atlas"].cells(results.scale) else "cpu"
         return _template(
             "unrun_atlas.html",
             functions=len(FUNCTIONS),
             estimators=len(ESTIMATORS),
-            command=f"make reproduce-atlas SCALE={results.scale} KEEP=1",
+            scale=scale,
         )
     sentences = [block for block in guide(results) if isinstance(block, Bullets)]
     more = '<p class="note">The other maps, and what was searched: <a href="#study-atlas">the atlas, in full</a>.</p>'
@@ -128,7 +129,7 @@ def holds(results: Mapping[str, Results], html: Html) -> str:
     """The claims, study by study."""
     made = []
     for name, claims in paper.claims(results).items():
-        table = html.of(name, command(results[name], name)).table(claim_table(claims))
+        table = html.of(name, f"{command(results[name], name)} --fresh").table(claim_table(claims))
         made.append(f'<h3><a href="#study-{anchor(name)}">{TITLES[name]}</a></h3>{table}')
     return f"<p>{inline(RULE)}</p><div class=claims>{''.join(made)}</div>"
 
@@ -158,9 +159,15 @@ def study(name: str, results: Results, html: Html) -> str:
     redo, records, planned = command(results, name), results.records(), report.STUDIES[name].cells(results.scale)
     parts = report.STUDIES[name].render(results) if records else []
     below = [[b for b in part if not _stands_above(b)] for part in parts]
-    why = f"None of {len(planned)} runs is recorded." if planned else f"Nothing is planned at scale={results.scale}."
+    others = [scale for scale in SCALES if report.STUDIES[name].cells(scale)]
+    why = (
+        f"None of {len(planned)} runs is recorded."
+        if planned
+        else f"It is planned at scale={' and '.join(others)} alone."
+    )
+    how = f"<pre><code>{redo}</code></pre>" if planned else ""
     meta = f"{len(records)} of {len(planned)} runs, {sum(map(is_clean, records))} of them by committed code alone"
-    body = html.of(name, redo).parts(below) or f'<div class="empty"><p>{why}</p><pre><code>{redo}</code></pre></div>'
+    body = html.of(name, f"{redo} --fresh").parts(below) or f'<div class="empty"><p>{why}</p>{how}</div>'
     return (
         f'<details class="study" id="study-{anchor(name)}"{" open" * (name == "sorting")}>'
         f"<summary><h3>{TITLES[name]}</h3><span>{meta if records else why}</span></summary>{body}</details>"
