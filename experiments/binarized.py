@@ -19,7 +19,7 @@ SEEDS = (0, 1, 2)
 # What each row is called, and its command but for the data and the seed.
 DAB, PRINTED, MATCHED = "DAB, dense bridge", "DAB-VAE as printed, KL on the bridge", "Matched bridge"
 SHARED, FITTED = "Elementwise bridge", "Elementwise bridge, fitted"  # one small net for all units
-AUTO = "Recipe for black boxes"
+AUTO, KNOWN = "Recipe for black boxes", "Recipe, function known"  # the second looks for an approximator by itself
 ROWS = {
     DAB: "experiment=binarized/bridge_dense",
     "– routing `equation`": "experiment=binarized/bridge_dense_equation",
@@ -28,6 +28,7 @@ ROWS = {
     SHARED: "experiment=binarized/bridge_dense approximator=elementwise",
     FITTED: "experiment=binarized/bridge_dense approximator=elementwise estimator=fitted",
     AUTO: "experiment=binarized/bridge_dense estimator=auto",
+    KNOWN: "experiment=binarized/bridge_dense estimator=auto approximator=auto",
     MATCHED: "experiment=binarized/bridge_matched",
     "Straight-through": "experiment=binarized/straight_through",
     "Straight-through, logit": "experiment=binarized/straight_through_logit",
@@ -68,7 +69,7 @@ CLAIMS = (
     *product(["– routing `equation`", "– routing `additive`", PRINTED], [DAB]),
     *product([SHARED], [DAB, MATCHED]),
     *product([FITTED], [SHARED, "Straight-through"]),
-    *product([AUTO], [DAB, "Straight-through"]),
+    *product([AUTO, KNOWN], [DAB, "Straight-through"]),
     *product([MATCHED, "Straight-through, logit"], ["Straight-through"]),
     ("RELAX", "REBAR"),
     *product(["DisARM"], ["ARM", "Score function"]),

@@ -33,7 +33,7 @@ METHODS = (
     Method("Frozen or detached", CONTROLS, "#8A8A8A", "#8F8F8F", "frozen|detached"),
     Method("Floors", CONTROLS, "#A3875F", "#CDB48C", "oracle|constructed|pca|random directions|^threshold"),
     Method("Corrected bridge", OURS, "#7A1F5C", "#B54C90", "corrected"),
-    Method("Fitted bridge", OURS, "#D05FA2", "#FFA3D6", "fitted|recipe for black boxes"),
+    Method("Fitted bridge", OURS, "#D05FA2", "#FFA3D6", "fitted|recipe for black boxes|recipe, function known"),
     Method("Structured bridge", OURS, "#8F5A00", "#C98A3A", "elementwise|lines|convolutional"),
     Method("Matched bridge", OURS, "#C79500", "#F2D04B", "matched"),
     Method("Gumbel", RELAXED, "#0A9A7B", "#2FD3A6", "gumbel|gumbel-rao|concrete|relaxation"),

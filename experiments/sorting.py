@@ -20,7 +20,7 @@ COLUMNS = {f"T{t}": f"data.length={t}" for t in LENGTHS}
 
 # What each row is called, and its command but for the length and the seed.
 DAB, STRAIGHT, SHOWCASE = "Signum-Dense, dense bridge", "Straight-through", "Showcase"
-AUTO = "Recipe for black boxes"
+AUTO, KNOWN = "Recipe for black boxes", "Recipe, function known"  # the second looks for an approximator by itself
 READ, POINTER, GROWING = "Read-Process-Write, P 5", "Ptr-Net, 1 glimpse", "Matched bridge, cap 1 to 8"
 DENSE = {
     DAB: "experiment=sorting/signum_dense",
@@ -35,6 +35,7 @@ DENSE = {
     GROWING: "experiment=sorting/matched_growing",
     "Matched bridge, cap 4 + dense": "experiment=sorting/matched_residual",
     AUTO: "experiment=sorting/signum_dense estimator=auto",
+    KNOWN: "experiment=sorting/signum_dense estimator=auto approximator=auto",
     "Tanh-Dense": "experiment=sorting/tanh_dense",
     "ELU-Dense": "experiment=sorting/elu_dense",
     "Paper's recipe (dense bridge)": "experiment=sorting/paper_recipe",
@@ -79,7 +80,7 @@ CLAIMS = (
     *product([row for row in DENSE if row.startswith("– routing")], [DAB]),
     *product(["Matched bridge, cap 4", GROWING], [STRAIGHT]),
     ("Matched bridge, cap 4 + dense", "Matched bridge, cap 4"),
-    *product([AUTO], [DAB, STRAIGHT]),
+    *product([AUTO, KNOWN], [DAB, STRAIGHT]),
     (STRAIGHT, "Tanh-Dense"),
     *product([DAB], ["Paper's recipe (dense bridge)", READ, POINTER, PONDER[5]]),
     (PONDER[5], PONDER[0]),
