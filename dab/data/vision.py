@@ -21,10 +21,11 @@ def extension_loads() -> bool:
     if spec is None or not spec.submodule_search_locations:
         return True  # not installed: let the ordinary ImportError speak
     try:
-        torch.ops.load_library(Path(spec.submodule_search_locations[0]) / "_C.so")
+        for library in Path(spec.submodule_search_locations[0]).glob("_C*"):  # _C.so, from 0.29 on _C_stable.so
+            torch.ops.load_library(library)
     except OSError:
         return False
-    return True
+    return hasattr(torch.ops.torchvision, "nms")
 
 
 def declare_missing_operators() -> None:
