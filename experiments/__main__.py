@@ -22,7 +22,7 @@ def main() -> int:
     study, scale, store = report.STUDIES[arguments.study], arguments.scale, store_of(arguments)
     if arguments.render:
         return wrote(scale, store)
-    cells = [cell for cell in study.cells(scale) if arguments.only in cell.id]
+    cells = [cell for cell in study.cells(scale) if any(word in cell.id for word in arguments.only)]
     if not cells:
         print(nothing(arguments.study, scale, arguments.only), file=sys.stderr)
         return BAD_INPUT
@@ -56,7 +56,7 @@ def parse() -> argparse.Namespace:
         help="where they run: pool (this machine), slurm, ray; with what its file in conf/cluster knows",
     )
     parser.add_argument("--dry-run", action="store_true", help="only print the cells to do, and what they will cost")
-    parser.add_argument("--only", default="", help="only cells whose id contains this")
+    parser.add_argument("--only", nargs="+", default=[""], help="only cells whose id contains this, or one of these")
     parser.add_argument("--only-dirty", action="store_true", help="train again what uncommitted code has trained")
     parser.add_argument("--status", action="store_true", help="done, running, failed or missing, for each cell")
     where = parser.add_mutually_exclusive_group()
@@ -76,11 +76,12 @@ def store_of(arguments: argparse.Namespace) -> Store:
     return FRESH if arguments.fresh else COMMITTED if arguments.keep or arguments.render else OWN
 
 
-def nothing(study: str, scale: str, only: str) -> str:
+def nothing(study: str, scale: str, only: list[str]) -> str:
     """Why there is nothing to do."""
     ids = [cell.id for cell in report.STUDIES[study].cells(scale)]
     if ids:
-        return f"no cell of {study} at scale={scale} has {only} in its name, so nothing was done; one is {ids[0]}"
+        words = " or ".join(only)
+        return f"no cell of {study} at scale={scale} has {words} in its name, so nothing was done; one is {ids[0]}"
     others = [name for name in SCALES if report.STUDIES[study].cells(name)]
     return f"{study} has no cells at scale={scale}, so nothing was done; it has some at {', '.join(others)}"
 

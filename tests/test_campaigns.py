@@ -267,7 +267,7 @@ def test_uncommitted_code_is_what_a_run_is_made_of(repository: Path) -> None:
 
 
 def test_status_from_the_command_line(monkeypatch, capsys) -> None:
-    monkeypatch.setattr(sys, "argv", ["experiments", "sorting", "--status", "--only", "oracle"])
+    monkeypatch.setattr(sys, "argv", ["experiments", "sorting", "--status", "--only", "argsort", "oracle"])
     assert command_line.main() == 0
     assert "oracle-argsort.T5.seed0" in capsys.readouterr().out
 
@@ -276,6 +276,7 @@ def test_status_from_the_command_line(monkeypatch, capsys) -> None:
     ("words", "says"),
     [
         (["sorting", "--only", "nope"], "no cell of sorting at scale=cpu has nope in its name, so nothing was done"),
+        (["sorting", "--only", "nope", "never"], "no cell of sorting at scale=cpu has nope or never in its"),
         (["imagenet"], "imagenet has no cells at scale=cpu, so nothing was done; it has some at smoke, paper"),
         (["sorting", "--jobs", "0"], "must be a number of at least 1, given 0"),
         (["sorting", "--jobs", "-2"], "must be a number of at least 1, given -2"),
