@@ -7,7 +7,7 @@ from itertools import product
 
 from experiments import tables
 from experiments.blocks import Heading, Part, Table, Text, part
-from experiments.classification import ACCURACY, BRIDGE, CIFAR, HARD, SEEDS, STRAIGHT, TRUE, VALID, WAYS
+from experiments.classification import ACCURACY, BRIDGE, CIFAR, HARD, RATED, SEEDS, STRAIGHT, TRUE, VALID, WAYS, at_rate
 from experiments.figures import training_curves
 from experiments.results import Metric, Place, Results
 from experiments.statistics import PAIRED_RULE, Sample, compare_paired
@@ -18,19 +18,18 @@ STEPS = ("step", "steps")
 EMD, INVERTED = Metric("train/emd", digits=3), Metric("train/inverted_pairs", digits=3)
 
 AFTER = {f"After block {block}, {way}": (block, way) for way, block in product((BRIDGE, STRAIGHT), (1, 2, 3, 4))}
-PLACED = {row: f"{CIFAR} hard=signum model.after={n} {WAYS[way]}" for row, (n, way) in AFTER.items()}
+PLACED = {row: at_rate(f"{CIFAR} hard=signum model.after={n} {WAYS[way]}", way) for row, (n, way) in AFTER.items()}
 # The printed gamma of 10 lets the penalty drown the task as soon as it reaches the layer before: both at less. Where it
 # does not, gamma scales the loss of the approximator alone, whose Adam takes no notice: one is enough.
 CONDITIONED = {
-    f"Routing `{routing}`, gamma {gamma}": f"{CIFAR} hard=sort estimator.routing={routing} estimator.gamma={gamma}"
+    f"Routing `{routing}`, gamma {gamma}": at_rate(
+        f"{CIFAR} {HARD['Sort']} estimator.routing={routing} estimator.gamma={gamma}", BRIDGE
+    )
     for routing, gamma in (("released", 0.01), ("equation", 0.001), ("equation", 0.01))
 }
 RELEASED, *EQUATION = CONDITIONED
 CONTROL, UNTRAINED = "True gradient", "No gradient: as the weights began"
-CONDITIONED |= {
-    CONTROL: f"{CIFAR} {HARD['Sort']} {WAYS[TRUE]}",
-    UNTRAINED: f"{CIFAR} {HARD['Sort']} {WAYS['detached']}",
-}
+CONDITIONED |= {row: RATED[f"Sort, {way}"] for row, way in ((CONTROL, TRUE), (UNTRAINED, "detached"))}
 # One sort over all units leaves features that hardly differ between images: at the recipe's rate the read-out diverges.
 LOWER, ADAM = "model.head=flat optimizer.lr=0.05", "model.head=flat recipe=paper"
 SORTED = {
