@@ -151,9 +151,10 @@ REDUCED = (
 INTRODUCTION = (
     "CIFAR10, test accuracy in percent, mean ± standard deviation (seeds); a hard function after the last block of a "
     "Resnet18, one recipe for all rows (SGD with Nesterov momentum, one cycle, label smoothing 0.1, crops and flips; "
-    "approximators have an Adam of their own). *In training alone*: parameters of the approximator. *Gradient*: its "
-    "norm before the hard function over that after it, at the end of training; SGD steps in proportion, so what "
-    "shortens the gradient also slows the layers before down, which the Adam of the paper's recipe does not mind. Rows "
+    "approximators have an Adam of their own) but for the learning rate, which is searched (below). *In training "
+    "alone*: parameters of the approximator. *Gradient*: its norm before the hard function over that after it, at the "
+    "end of training; SGD steps in proportion, so what shortens the gradient also slows the layers before down, which "
+    "the Adam of the paper's recipe does not mind. Rows "
     "of one seed share initial weights wherever shapes agree, data order and augmentation. Sort, top-k and centroids "
     "are read out flat (all of the map), as is *Baseline, flat*; signum and *K-Means* are pooled, as is *Baseline, "
     "pooled*. Before a pooled head k-means cannot be seen at all: the mean of the centroids over the places is the "
@@ -191,6 +192,7 @@ def render(results: Results) -> list[Part]:
         comparison(results, "Which gradient?", gradients(), MODERN),
         comparison(results, "And with the paper's recipe?", printed_pairs, PRINTED),
         cheapest(results),
+        rates(results),
         comparison(results, "Does it help a dense net?", against_dense, DENSE_NET),
         curves(results),
     ]
@@ -218,6 +220,17 @@ def cheapest(results: Results) -> Part:
     if least is not dense:
         text += f" In accuracy it is {compare_paired(least.sample(ACCURACY), dense.sample(ACCURACY))}."
     return [Text(text)]
+
+
+def rates(results: Results) -> Part:
+    """What was tried for each way, and what was chosen."""
+    measured = {row: of_row for row in SEARCHED if (of_row := reached(row, results))}
+    lines = [[row, *tables.tried(of_row, TRIED), RATES[way_of(row)]] for row, of_row in measured.items()]
+    text = (
+        "Validation accuracy in percent after two epochs, one seed. What is best after a sort (after a signum for "
+        "straight-through) is what this gradient is given wherever it is used."
+    )
+    return part(Heading("Which learning rate?"), Text(text), Table(("row", *TRIED, "chosen"), lines))
 
 
 def behind(one: Place, two: Place) -> bool:

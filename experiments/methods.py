@@ -30,7 +30,7 @@ class Method:
 
 # The first that matches is it: what says more stands before what says less.
 METHODS = (
-    Method("Frozen or detached", CONTROLS, "#8A8A8A", "#8F8F8F", "frozen|detached"),
+    Method("Frozen or detached", CONTROLS, "#8A8A8A", "#8F8F8F", "frozen|detached|no gradient"),
     Method("Floors", CONTROLS, "#A3875F", "#CDB48C", "oracle|constructed|pca|random directions|^threshold"),
     Method("Corrected bridge", OURS, "#7A1F5C", "#B54C90", "corrected"),
     Method("Fitted bridge", OURS, "#D05FA2", "#FFA3D6", "fitted|recipe for black boxes|recipe, function known"),
@@ -49,7 +49,7 @@ METHODS = (
     Method("VQ", QUANTIZED, "#1F6F78", "#63BEC9", "vq"),
     Method("Straight-through", STRAIGHT, "#0B5FA5", "#3F8FE0", "straight-through"),
     Method("True gradient", PLAIN, "#1A1A1A", "#F2F2F2", "true gradient"),
-    Method("No hard function", PLAIN, "#5A5A5A", "#8C8C8C", "tanh-dense|elu-dense|no hard function|baseline"),
+    Method("No hard function", PLAIN, "#5A5A5A", "#8C8C8C", "tanh-dense|elu-dense|no hard function|no sort|baseline"),
     Method("Pointer nets", NETS, "#2F6B1E", "#6FB547", "ptr-net|read-process-write"),
     Method("Recurrent, dense bridge", NETS, "#8C2F39", "#E08590", "signum-rnn"),
     Method("Dense bridge", PAPERS, "#D1440C", "#FF8655", "dense bridge|dab-?\\w*|routing|bridge|paper's recipe"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
+from experiments import tables
 from experiments.blocks import Heading, Part, Table, Text, part
 from experiments.representation import AT, CIFAR, FASHION, FLOORS, MIDDLE, ROWS, THRESHOLD, Images
 from experiments.results import Results
@@ -72,17 +73,16 @@ def render(results: Results) -> list[Part]:
         "learning rates (1e-3: first and second; 3e-3: third and fourth) and two values of the row's own knob for "
         "every row; four thresholds for the baseline that is not trained, whose loss is the squared error."
     )
-    tables = [chosen(images, results) for images in SEARCHED]
-    return [part(Heading("Representations: the search"), Text(text), *(table for table in tables if table.rows))]
+    found = [chosen(images, results) for images in SEARCHED]
+    return [part(Heading("Representations: the search"), Text(text), *(table for table in found if table.rows))]
 
 
 def chosen(images: Images, results: Results) -> Table:
     lines = []
     for row in SEARCHED[images]:
-        measured = tried(images, row, results)
-        values = [f"{measured[words]:.2f}" if words in measured else "–" for words in candidates(row)]
-        if measured:
-            lines.append([row, *values, f"`{min(measured, key=measured.__getitem__)}`"])
+        if measured := tried(images, row, results):
+            best = min(measured, key=measured.__getitem__)
+            lines.append([row, *tables.tried(measured, candidates(row)), f"`{best}`"])
     return Table((f"row, {images.title}", "first", "second", "third", "fourth", "chosen"), lines)
 
 

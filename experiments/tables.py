@@ -115,6 +115,11 @@ def calling(family: str) -> Name:
 At = tuple[str, str]  # column and variant
 
 
+def tried(measured: Mapping[str, float], candidates: Sequence[str]) -> list[str]:
+    """What each candidate of a search has reached."""
+    return [f"{measured[one]:.2f}" if one in measured else "–" for one in candidates]
+
+
 def compared(
     results: Results,
     pairs: Iterable[tuple[str, str]],

@@ -45,7 +45,7 @@ def test_all_rows_of_the_resnet_have_one_budget_and_one_width() -> None:
 
 
 def test_whole_comparisons_come_first() -> None:
-    cells = classification.cells("cpu")
+    cells = [cell for cell in classification.cells("cpu") if not cell.column.startswith("rate")]
     assert {cell.row for cell in cells[:12]} == set(FIRST) and {cell.seed for cell in cells[:12]} == {0, 1, 2}
     seeds = {
         row: {c.seed for c in cells if (c.row, c.column) == (row, MODERN)} for row in (POOLED, SORT, SORT_TRUE, FLAT)
