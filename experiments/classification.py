@@ -145,8 +145,8 @@ def reached(row: str, results: Results) -> dict[str, float]:
 
 
 REDUCED = (
-    " **Reduced**: an eighth of the width (176 k parameters instead of 11 M) and six epochs; the last map is 4x4 as at "
-    "full width."
+    " **Reduced**: an eighth of the width (176 k parameters instead of 11 M) and six epochs, too short for crops; the "
+    "last map is 4x4 as at full width."
 )
 INTRODUCTION = (
     "CIFAR10, test accuracy in percent, mean ± standard deviation (seeds); a hard function after the last block of a "
