@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from experiments.blocks import Heading, Part, Text
+from experiments.blocks import Bullets, Heading, Part, Text
 from experiments.results import Results
 from experiments.study import Record
 
@@ -24,6 +25,21 @@ def knows_its_start(record: Record) -> bool:
 
 def _stamps(provenance: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [provenance["start"], provenance["end"]] if "start" in provenance else [provenance]
+
+
+def unfinished(results: Mapping[str, Results]) -> Part:
+    """What the tables still miss, and what fills it."""
+    lines = []
+    for name, of_study in results.items():
+        columns = Counter(cell.column for cell in of_study.missing())
+        where = ", ".join(f"{column} {number}" for column, number in columns.items())
+        if columns:
+            lines.append(
+                f"`python -m experiments {name} --scale {of_study.scale}`: {columns.total()} of {len(of_study.plan)} "
+                f"({where})"
+            )
+    text = "Planned runs without a record, by column: an empty cell above waits for machine time, not for code."
+    return [Heading("What is not run yet", level=1), Text(text), Bullets(lines)] if lines else []
 
 
 def statement(results: Mapping[str, Results]) -> Part:

@@ -22,7 +22,7 @@ from experiments.headers import expectations, with_expectation
 from experiments.leaderboard import leaderboard
 from experiments.paper import does_it_hold, left_open
 from experiments.printers import latex, markdown
-from experiments.provenance import statement
+from experiments.provenance import statement, unfinished
 from experiments.results import Results
 from experiments.study import COMMITTED, ROOT, Store, Study
 
@@ -55,7 +55,8 @@ def load(scale: str, store: Store = COMMITTED) -> dict[str, Results]:
 
 def sections(results: Mapping[str, Results]) -> list[Section]:
     studies = [STUDIES[name].render(of_study) for name, of_study in results.items()]
-    return [[does_it_hold(results)], *studies, left_open(results), [leaderboard(results)], [statement(results)]]
+    ends = [leaderboard(results), unfinished(results), statement(results)]
+    return [[does_it_hold(results)], *studies, left_open(results), *([end] for end in ends if end)]
 
 
 def page(sections: list[Section]) -> str:

@@ -135,8 +135,9 @@ class Results:
 
     def __init__(self, records: Records, plan: Iterable[Cell], scale: str):
         self.scale = scale
+        self.plan = list(plan)
         cells: dict[tuple[str, str, str], list[Cell]] = defaultdict(list)
-        for cell in plan:
+        for cell in self.plan:
             cells[cell.row, cell.column, cell.variant].append(cell)
         self._places = {where: self._place(records, of_place) for where, of_place in cells.items()}
 
@@ -161,6 +162,10 @@ class Results:
     def column(self, name: str) -> list[Place]:
         """Every place of a column, all variants, run or not."""
         return [place for place in self if place.column == name]
+
+    def missing(self) -> list[Cell]:
+        """What is planned and has no record."""
+        return [cell for cell in self.plan if cell.seed not in self.at(cell.row, cell.column, cell.variant).records]
 
     def records(self) -> list[Record]:
         return [record for place in self for record in place.records.values()]

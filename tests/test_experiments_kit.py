@@ -13,7 +13,7 @@ from experiments.blocks import Bullets, Heading, Table, Text, part
 from experiments.figures import Lines, across, draw_changed, framed, shown
 from experiments.numbers import duration, human
 from experiments.printers import latex, markdown
-from experiments.provenance import is_clean, statement
+from experiments.provenance import is_clean, statement, unfinished
 from experiments.results import Metric, Results, chosen, ranked, training_time
 from experiments.statistics import (
     Printed,
@@ -265,3 +265,12 @@ def test_the_page_counts_what_is_not_clean(tmp_path: Path) -> None:
         (tmp_path / f"{cell.id}.json").write_text(json.dumps({"provenance": provenance}))
     text = statement({"sorting": Results(Records(tmp_path), cells, "cpu")})[-1].text
     assert "Not clean: sorting 1 of 3. 2 of the records" in text
+
+
+def test_what_is_planned_and_not_run_is_counted(tmp_path: Path) -> None:
+    cells = [Cell("row", column, seed, ()) for column in ("T5", "T15") for seed in range(3)]
+    assert unfinished({"sorting": Results(Records(tmp_path), [], "cpu")}) == []
+    for cell in cells[:4]:
+        (tmp_path / f"{cell.id}.json").write_text("{}")
+    (line,) = unfinished({"sorting": Results(Records(tmp_path), cells, "cpu")})[-1].lines
+    assert line == "`python -m experiments sorting --scale cpu`: 2 of 6 (T15 2)"

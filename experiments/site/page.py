@@ -18,7 +18,7 @@ from experiments.blocks import Block, Bullets, Heading
 from experiments.leaderboard import leaderboard
 from experiments.numbers import human, human_duration
 from experiments.paper.claim import BUDGET, FAILS, FEW, HOLDS, LEVEL, NOT_RUN, PARTLY, RULE, claim_table
-from experiments.provenance import is_clean, statement
+from experiments.provenance import is_clean, statement, unfinished
 from experiments.results import Results, training_time
 from experiments.site.figures import colours, script
 from experiments.site.html import Html, anchor, inline
@@ -65,9 +65,11 @@ def page(results: Mapping[str, Results], folder: Path, scale: str) -> str:
         "leaderboard": ("Leaderboard of estimators", html.parts([leaderboard(results)[1:]])),
         "results": ("Every table and figure", studies(results, html)),
         "open": ("What the paper leaves open", left_open(results, html)),
+        "missing": ("What is not run yet", html.parts([unfinished(results)[1:]])),
         "code": ("Which code made this", html.parts([statement(results)[1:]])),
     }
-    sections = [f'<section id="{name}"><h2>{title}</h2>{body}</section>' for name, (title, body) in parts.items()]
+    written = ((name, title, body) for name, (title, body) in parts.items() if body)
+    sections = [f'<section id="{name}"><h2>{title}</h2>{body}</section>' for name, title, body in written]
     return _template(
         "page.html",
         style=colours() + _file("style.css"),
