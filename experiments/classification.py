@@ -59,7 +59,7 @@ ROWS = {
 }
 # At a rate where one way trains another diverges, so each has its own: searched after a sort (signum where sort has no
 # such row), two epochs, one seed, by validation; used wherever that way is, and at the reduced scale alone.
-TRIED = ("0.4", "0.15", "0.05")
+TRIED = ("0.8", "0.4", "0.15", "0.05", "0.02")
 RATES = {
     "pooled": "0.4",
     "flat": "0.4",
@@ -74,6 +74,10 @@ RATES = {
     "detached": "0.4",
 }
 SEARCHED = (POOLED, FLAT, *(f"Sort, {way}" for way in TRAINED["Sort"]), f"Signum, {STRAIGHT}")
+WIDER = {  # the rest of TRIED is for all; these are for what was best at its edge
+    "0.8": (POOLED, FLAT, *(f"Sort, {way}" for way in (TRUE, "matched", "lines", "fitted"))),
+    "0.02": (SORT,),
+}
 
 
 def way_of(row: str) -> str:
@@ -134,8 +138,9 @@ def cells(scale: str) -> list[Cell]:
 
 
 def searched() -> list[Cell]:
-    columns = {f"rate{rate}": f"budget.cpu.lr={rate} budget.cpu.steps=702" for rate in TRIED}
-    return grid(pick(ROWS, *SEARCHED), columns, SEEDS[:1])
+    columns = {rate: {f"rate{rate}": f"budget.cpu.lr={rate} budget.cpu.steps=702"} for rate in TRIED}
+    rows = {rate: pick(ROWS, *WIDER.get(rate, SEARCHED)) for rate in TRIED}
+    return [cell for rate in TRIED for cell in grid(rows[rate], columns[rate], SEEDS[:1])]
 
 
 def reached(row: str, results: Results) -> dict[str, float]:

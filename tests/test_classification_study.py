@@ -15,7 +15,7 @@ from experiments.figures import draw_changed
 from experiments.printers import markdown
 from experiments.results import Results
 from experiments.runs import run_of
-from experiments.study import Cell, Records
+from experiments.study import COMMITTED, Cell, Records
 
 BOTH = pytest.mark.parametrize("study", [classification, ablation], ids=["table", "ablation"])
 
@@ -51,6 +51,15 @@ def test_whole_comparisons_come_first() -> None:
         row: {c.seed for c in cells if (c.row, c.column) == (row, MODERN)} for row in (POOLED, SORT, SORT_TRUE, FLAT)
     }
     assert [len(of_row) for of_row in seeds.values()] == [3, 5, 5, 5]
+
+
+def test_what_the_search_chose_is_what_is_run() -> None:
+    results = Results(COMMITTED.records(classification.STUDY, "cpu"), classification.cells("cpu"), "cpu")
+    for row in classification.SEARCHED:
+        measured = classification.reached(row, results)
+        best = max(measured, key=measured.__getitem__)
+        assert classification.RATES[classification.way_of(row)] == best, row
+        assert best not in (list(measured)[0], list(measured)[-1]), f"{row}: the best is at the edge of what was tried"
 
 
 @pytest.fixture
