@@ -50,11 +50,12 @@ TRAINED = {
     "Centroids": (TRUE, BRIDGE, "matched"),
     "K-Means": (BRIDGE,),
 }
-POOLED, FLAT = "Baseline, pooled", "Baseline, flat"
+POOLED, FLAT, RELU = "Baseline, pooled", "Baseline, flat", "Baseline with ReLU, pooled"
 SORT, SORT_TRUE = f"Sort, {BRIDGE}", f"Sort, {TRUE}"
 ROWS = {
     POOLED: f"{CIFAR} estimator=no_hard",
     FLAT: f"{CIFAR} estimator=no_hard model.head=flat",
+    RELU: f"{CIFAR} estimator=no_hard model.activation=relu",  # signum after a ReLU would have two values, not three
     **{f"{hard}, {way}": f"{CIFAR} {HARD[hard]} {WAYS[way]}" for hard, ways in TRAINED.items() for way in ways},
 }
 # At a rate where one way trains another diverges, so each has its own: searched after a sort (signum where sort has no
@@ -64,14 +65,14 @@ RATES = {
     "pooled": "0.4",
     "flat": "0.4",
     TRUE: "0.4",
-    STRAIGHT: "0.4",
+    STRAIGHT: "0.15",
     BRIDGE: "0.15",
     "matched": "0.4",
     "lines": "0.4",
-    "convolutional": "0.4",
+    "convolutional": "0.15",
     "fitted": "0.4",
-    "frozen random bridge": "0.4",
-    "detached": "0.4",
+    "frozen random bridge": "0.15",
+    "detached": "0.15",
 }
 SEARCHED = (POOLED, FLAT, *(f"Sort, {way}" for way in TRAINED["Sort"]), f"Signum, {STRAIGHT}")
 WIDER = {  # the rest of TRIED is for all; these are for what was best at its edge
@@ -90,7 +91,9 @@ def at_rate(words: str, way: str) -> str:
 
 RATED = {row: at_rate(words, way_of(row)) for row, words in ROWS.items()}
 ON_POOLED = ("Signum", f"K-Means, {BRIDGE}")
-HEADS = {row: POOLED if row.startswith(ON_POOLED) else FLAT for row in ROWS}  # the baseline with the same head
+HEADS = {
+    row: POOLED if row.startswith(ON_POOLED) else FLAT for row in ROWS if row != RELU
+}  # the baseline with the same head
 NO_HARD = "Dense net, no hard function"
 DENSE_ROWS = {
     NO_HARD: f"{DENSE} estimator=no_hard",
@@ -193,9 +196,10 @@ def render(results: Results) -> list[Part]:
     against_dense = [(row, NO_HARD) for row in DENSE_ROWS if row != NO_HARD]
     return [
         *parts,
-        comparison(results, "Does a hard function help?", [(row, HEADS[row]) for row in ROWS], MODERN),
+        comparison(results, "Does a hard function help?", list(HEADS.items()), MODERN),
         comparison(results, "Which gradient?", gradients(), MODERN),
         comparison(results, "And with the paper's recipe?", printed_pairs, PRINTED),
+        comparison(results, "What does the paper's ELU cost?", [(RELU, POOLED)], MODERN),
         cheapest(results),
         rates(results),
         comparison(results, "Does it help a dense net?", against_dense, DENSE_NET),
