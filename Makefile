@@ -65,7 +65,7 @@ reproduce: $(READY) ## All studies, then the report; what fails does not stop th
 	    echo "== $$study"; \
 	    $(PY) -m experiments $$study $(CAMPAIGN) || { code=$$?; [ $$code -lt 128 ] || exit $$code; failed="$$failed $$study"; }; \
 	done; \
-	$(REPORT); \
+	$(REPORT) || failed="$$failed report"; \
 	[ -z "$$failed" ] || { echo "not all of:$$failed"; exit 1; }
 
 reproduce-table-sorting: $(READY) ## Run what the sorting study misses, then render its table [SCALE=smoke|cpu|paper JOBS=n FRESH=1 CLUSTER=slurm]

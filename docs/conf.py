@@ -18,7 +18,6 @@ autodoc_typehints = "none"  # types and ranges of options are written in docstri
 autodoc_default_options = {"members": True}
 autodoc_inherit_docstrings = False  # torch's own of forward
 add_module_names = False
-suppress_warnings = ["myst.header"]  # the generated pages have headings by meaning, not by level
 
 
 def as_they_stand(app: object, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:

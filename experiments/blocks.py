@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,10 +49,11 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure(ABC):
-    """A picture that knows how to draw itself; its fields say all that it shows."""
+    """A picture that knows how to draw itself; its fields say all that it shows, `evidence` what it is made from."""
 
     name: str
     alt: str
+    evidence: Sequence[Place] = field(default=(), repr=False, compare=False, kw_only=True)
 
     @property
     def file(self) -> str:

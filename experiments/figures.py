@@ -78,10 +78,11 @@ def training_curves(
 
     Without a metric it is the one that selects the weights; `frame` is the label that `framed` must not lose.
     """
+    places = list(places)
     series = {label(place): place.band(x[0], y[0]) for place in places}
     if frame:
         series, axis["ylim"] = framed(series, frame)
-    return shown(Lines(name, alt, title, x[1], y[1], series, levels, axis))
+    return shown(Lines(name, alt, title, x[1], y[1], series, levels, axis, evidence=places))
 
 
 def across(places: Mapping[float, Place], metric: Metric) -> Band:
@@ -118,6 +119,8 @@ def draw_changed(figures: Iterable[Figure], folder: Path) -> None:
         if not path.exists() or before.get(figure.file) != now[figure.file]:
             path.parent.mkdir(parents=True, exist_ok=True)
             figure.draw(path)
+    for file in set(before) - set(now):  # what no page shows any more
+        (folder / file).unlink(missing_ok=True)
     if now != before:
         memory.parent.mkdir(parents=True, exist_ok=True)
         memory.write_text(json.dumps(now, indent=1, sort_keys=True) + "\n")

@@ -112,9 +112,10 @@ def _has_clock(place: Place) -> bool:
 HEAD = (
     "Every way to get a gradient through a hard function, over all tasks where rivals had the same net, data and "
     "steps: place, mean and seeds in each. *Behind* is the share of the rivals that are ahead, in the mean over the "
-    "tasks (0: always first, 1: always last); *step* the time of a training step in steps of straight-through. Of "
-    "several rows of one method validation chooses, so that one with more rows had more tries; of codes it chooses "
-    "by the reconstruction, also where they are ranked by the probe. A method was tried where it applies, so few were "
+    "tasks (0: always first, 1: always last); *step* the time of a training step in steps of straight-through "
+    "(– where only the atlas has tried it). Of several rows of one method validation chooses, so that one with more "
+    "rows had more tries; of codes it chooses by the reconstruction, also where they are ranked by the probe. A method "
+    "was tried where it applies, so few were "
     f"tried everywhere; those of less than {FEW} tasks stand last."
 )
 

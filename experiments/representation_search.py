@@ -74,7 +74,9 @@ def render(results: Results) -> list[Part]:
         "every row; four thresholds for the baseline that is not trained, whose loss is the squared error."
     )
     found = [chosen(images, results) for images in SEARCHED]
-    return [part(Heading("Representations: the search"), Text(text), *(table for table in found if table.rows))]
+    return [
+        part(Heading("Representations: the search", level=1), Text(text), *(table for table in found if table.rows))
+    ]
 
 
 def chosen(images: Images, results: Results) -> Table:

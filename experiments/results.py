@@ -183,6 +183,8 @@ def chosen(places: Iterable[Place]) -> Place:
 
 def clock(record: Record) -> str:
     """Which clock says what a run cost: the processor's where one thread did it all, else the one on the wall."""
+    if "train_seconds" not in record:  # the atlas has no other
+        return "cpu_seconds"
     alone = record["device"] == "cpu" and record["threads"] == record["world"] == 1
     return "cpu_seconds" if alone and "cpu_seconds" in record else "train_seconds"
 

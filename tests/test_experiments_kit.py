@@ -204,9 +204,9 @@ def test_a_page_is_printed_from_its_blocks() -> None:
 
 
 def test_a_figure_is_drawn_once_and_again_when_it_shows_something_else(tmp_path: Path) -> None:
-    def draw(y: float) -> Path:
+    def draw(y: float, name: str = "lines") -> Path:
         line = [(0.0, Sample((1.0, 2.0))), (1.0, Sample((y, y)))]
-        figures = shown(Lines("lines", "alt", "title", "x", "y", {"one": line, "empty": []}))
+        figures = shown(Lines(name, "alt", "title", "x", "y", {"one": line, "empty": []}))
         draw_changed(figures, tmp_path)
         return tmp_path / figures[0].file
 
@@ -217,6 +217,7 @@ def test_a_figure_is_drawn_once_and_again_when_it_shows_something_else(tmp_path:
     assert draw(4.0).stat().st_size > 5000
     path.unlink()
     assert draw(4.0).exists()
+    assert draw(4.0, "others").exists() and not path.exists(), "what no page shows any more is removed"
     assert shown(Lines("none", "alt", "title", "x", "y", {"empty": []})) == []
 
 

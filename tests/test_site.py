@@ -17,10 +17,11 @@ from dab.models.dense_sorter import DenseSorter
 from experiments import report
 from experiments.atlas.plan import FREE, FROZEN
 from experiments.atlas.plan import ROWS as ESTIMATORS
-from experiments.blocks import Table
+from experiments.blocks import Figure, Table
+from experiments.figures import Kept
 from experiments.paper import claims, gaps
 from experiments.paper.claim import FAILS, FEW, HOLDS, LEVEL, PARTLY, said
-from experiments.results import Results
+from experiments.results import Place, Results
 from experiments.site.html import Html, inline, pill
 from experiments.site.page import SORTER, page, write
 from experiments.study import ROOT, Records
@@ -45,7 +46,7 @@ def site(results, tmp_path_factory: pytest.TempPathFactory) -> Path:
         value = 0.95 if cell.row == FREE else 0.9 - 0.08 * names.index(cell.row)
         numbers = ("valid/score", "test/score", "test/score_at_equal_calls", "test/accuracy", "test/error")
         metrics = dict.fromkeys(numbers, value)
-        record = {"metrics": metrics, "calls": 5.0, "call_seconds": 1e-6, "seconds": 1.0}
+        record = {"metrics": metrics, "calls": 5.0, "call_seconds": 1e-6, "cpu_seconds": 1.0}
         record |= {"search": [], "chosen": {"rate": 0.005}}
         records.path(cell).write_text(json.dumps(record))
     with_atlas = {**results, "atlas": Results(records, study.cells(scale), scale)}
@@ -116,6 +117,8 @@ def test_the_heat_map_tells_its_numbers_to_mouse_and_keys(browser, site) -> None
     browser.run(f"{cells}[0].focus()")
     browser.press("ArrowRight")
     assert browser.run("document.activeElement.dataset.tip").startswith(f"{second} (5) on signum")
+    reasons = browser.run(f"[...{cells}].filter((cell) => cell.textContent == '–').map((cell) => cell.dataset.tip)")
+    assert "straight-through (5) on histogram counts: does not apply: needs a function that keeps the shape" in reasons
 
 
 @needs_chromium
@@ -175,6 +178,17 @@ def test_the_exported_sorter_sorts_as_well_as_it_says() -> None:
     logits, _ = torch_sorter(net)(x)
     right = (logits.argmax(dim=1) == x.argsort(dim=1)).all(dim=1).double().mean().item()
     assert abs(right - net["accuracy"]) < 0.005
+
+
+def test_a_record_that_is_shown_twice_is_counted_once_and_every_figure_says_what_it_stands_on(results) -> None:
+    html, place = Html(ROOT, ROOT / "docs", redo="make it"), results["sorting"].at("Straight-through", "T5")
+    assert html.footnote([place, place]).startswith(f'<p class="note">{len(place.records)} runs · ')
+    assert "of training · again: <code>make it</code>" in html.footnote([place])
+    drawn = [block for section in report.sections(results) for part in section for block in part]
+    figures = [block for block in drawn if isinstance(block, Figure) and not isinstance(block, Kept)]
+    assert len(figures) > 10 and [figure.name for figure in figures if not any(figure.evidence)] == []
+    unrun = Place("row", "column", "", "cpu", ("hard=sort",))
+    assert "to run it" in html.evidence([unrun]) and "python train.py hard=sort" in html.evidence([unrun])
 
 
 def test_links_of_the_page_lead_to_records_and_anchors_that_exist(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ TRAITS: Mapping[str, Kind] = {
 }
 RULE = (
     "What is first is so by the mean score over the functions of its kind at equal steps, among the rows that apply to "
-    "all of them; *level* is who stays within one standard error of it (over seeds)."
+    "all of them; *level* is who stays within two standard errors of it (over seeds)."
 )
 
 
@@ -103,7 +103,7 @@ def advice(results: Results) -> list[Advice]:
 
 def guide(results: Results) -> Part:
     sentences = [one.sentence() for one in advice(results)]
-    return part(Heading("What to take", level=3), Text(RULE), Bullets(sentences))
+    return part(Heading("What to take"), Text(RULE), Bullets(sentences))
 
 
 def ranks(results: Results) -> Part:
@@ -121,7 +121,7 @@ def ranks(results: Results) -> Part:
         rows.append([row, *cells])
     rows.sort(key=lambda cells: float(cells[1].split()[0]))
     head = "The mean place among the rows tried, on all functions with a trait, and how many these were:"
-    return part(Heading("Places by trait", level=3), Text(head), Table(("row", *TRAITS), rows))
+    return part(Heading("Places by trait"), Text(head), Table(("row", *TRAITS), rows))
 
 
 def recipe(results: Results) -> Part:
@@ -143,9 +143,9 @@ def recipe(results: Results) -> Part:
                 f"{ours.sample.mean - straight.sample.mean:+.3f}" if straight else "does not apply",
             ]
         )
-    head = f"The {OURS} on every function, at equal calls; *level* within one standard error of the first:"
+    head = f"The {OURS} on every function, at equal calls; *level* within two standard errors of the first:"
     columns = ("function", "was", "score", "first", "is", "against straight-through")
-    return part(Heading("The recipe", level=3), Text(head), Table(columns, rows))
+    return part(Heading("The recipe"), Text(head), Table(columns, rows))
 
 
 def correction(results: Results) -> Part:
@@ -161,4 +161,4 @@ def correction(results: Results) -> Part:
                 rows.append([one, two, f"equal {price}", lead, f"{ahead} of {len(of_functions)}"])
     head = f"Mean scores over all functions. {PAIRED_RULE}"
     columns = ("row", "against", "at", "is", "ahead on functions")
-    return part(Heading("Does the correction earn its calls?", level=3), Text(head), Table(columns, rows))
+    return part(Heading("Does the correction earn its calls?"), Text(head), Table(columns, rows))

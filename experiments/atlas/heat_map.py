@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from experiments.blocks import Figure
@@ -20,6 +20,7 @@ class HeatMap(Figure):
     values: Sequence[Sequence[float | None]]
     spreads: Sequence[Sequence[float]]
     label: str  # of the colours
+    empty: Sequence[Sequence[str]] = field(default=(), repr=False)  # why there is nothing, where that is so
 
     @staticmethod
     def text(value: float | None) -> str:

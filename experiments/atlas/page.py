@@ -8,7 +8,7 @@ from statistics import fmean, median
 
 from experiments.atlas.guide import advice, correction, guide, ranks, recipe
 from experiments.atlas.heat_map import HeatMap
-from experiments.atlas.plan import ALL, BUDGETS, HELD_BACK, ROWS, TRIED, YARDSTICK, Function
+from experiments.atlas.plan import ALL, BUDGETS, HELD_BACK, ROWS, TRIED, YARDSTICK, Function, why_empty
 from experiments.atlas.scores import EQUAL_CALLS, Scored, recovered, used
 from experiments.atlas.solvers import calibration
 from experiments.blocks import Block, Heading, Part, Table, Text, part
@@ -55,9 +55,9 @@ def introduction(scale: str) -> Part:
         f"the function as the bottleneck of a small classifier of digits, {budget['use_steps']:,} steps; 0 with a "
         "frozen encoder, 1 without any hard function. Learning rate and knob of every row: the best of four tries of a "
         "quarter of the steps, on validation, in every cell anew. Mean ± standard deviation over seeds; in brackets "
-        "the calls of the function for a sample and step. Grey: does not apply, or not run yet."
+        "the calls of the function for a sample and step. Grey: does not apply (on the page, hover for the reason)."
     )
-    return [Heading("The atlas: which gradient for which function"), Text(text)]
+    return [Heading("The atlas: which gradient for which function", level=1), Text(text)]
 
 
 def functions(results: Results) -> Part:
@@ -72,7 +72,7 @@ def functions(results: Results) -> Part:
             shapes = " → ".join("×".join(map(str, s)) for s in (f.in_shape, f.out_shape))
             lines.append([f.title or f.name, shapes, ", ".join(words), found, f"{1e6 * min(costs):.2g}"])
     head = ("function", "shape", "traits", "autograd finds", "µs a call and sample")
-    return part(Heading("The functions", level=3), Table(head, lines))
+    return part(Heading("The functions"), Table(head, lines))
 
 
 def maps(results: Results) -> list[Part]:
@@ -93,6 +93,7 @@ def heat_map(results: Results, name: str, title: str, scores: Scores, label: str
     rows = [row for row in ROWS if any(row in of for of in found.values())]
     if not found:
         return []
+    columns, task = {function.name for function in found}, "use" if scores is used else "recover"
     calls = {row: fmean(of[row].calls for of in found.values() if row in of) for row in rows}
     figure = HeatMap(
         name,
@@ -103,6 +104,8 @@ def heat_map(results: Results, name: str, title: str, scores: Scores, label: str
         [[round(of[row].sample.mean, 4) if row in of else None for row in rows] for of in found.values()],
         [[round(of[row].sample.std, 4) if row in of else 0.0 for row in rows] for of in found.values()],
         label,
+        [["" if row in of else why_empty(row, function) for row in rows] for function, of in found.items()],
+        evidence=[place for place in results if place.column in columns and place.variant == task],
     )
     return [figure]
 
@@ -125,7 +128,7 @@ def matches(results: Results) -> Part:
         "median over functions and seeds."
     )
     columns = ("row", "cosine, random", "length, random", "cosine, trained", "length, trained")
-    return part(Heading("Match", level=3), Text(head), Table(columns, lines))
+    return part(Heading("Match"), Text(head), Table(columns, lines))
 
 
 def yardstick(results: Results) -> Part:
@@ -145,7 +148,7 @@ def yardstick(results: Results) -> Part:
         "which are small at the start: they may never see the far side of the dead zone."
     )
     return [
-        Heading("A yardstick: an actuator in the loop", level=3),
+        Heading("A yardstick: an actuator in the loop"),
         Text(head),
         Table(("row", "squared error", "calls"), lines),
     ]
@@ -164,23 +167,24 @@ def searched(results: Results) -> Part:
             ]
             lines.append([row, "; ".join(texts), str(len(records))])
     head = "What the search chose, and how often; the records have what every try reached on validation."
-    blocks: tuple[Block, ...] = (Heading("The search", level=3), Text(head))
+    blocks: tuple[Block, ...] = (Heading("The search"), Text(head))
     return part(*blocks, Table(("row", "chosen (cells)", "cells"), lines))
 
 
 def headline(results: Results) -> Table:
     """The README's: what to take for which kind of function, where steps are the price and where calls are."""
+    found = advice(results) if results.scale == "cpu" else []
     lines = [
         [one.kind, *_taken(one.first, one.level), *(_taken(*one.sparing) if one.sparing else ("–", "–"))]
-        for one in advice(results)
-        if results.scale == "cpu"
+        for one in found
     ]
     head = ("a function without gradient", "take", "score (0 frozen, 1 teacher)", "where calls are dear", "score")
-    return Table(head, lines)
+    evidence = [[results.at(one.first.row, f.name, "recover") for f in one.functions] for one in found]
+    return Table(head, lines, evidence=evidence)
 
 
 def _taken(first: Scored, level: Sequence[Scored]) -> tuple[str, str]:
     """Who is first, with its calls and whoever is level; and its score."""
     names = [first.row if round(first.calls) < 2 else f"{first.row}, {first.calls:.0f} calls a step"]
     names += [f"level: {', '.join(one.row for one in level)}"] if level else []
-    return "; ".join(names), first.sample.text(2)
+    return "; ".join(names), first.sample.text(3)

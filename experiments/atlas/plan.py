@@ -83,6 +83,22 @@ def has_form(function: Function) -> bool:
     return function.name in ("signum", "argmax", "topk", "sorted", "ranks", "kmeans")
 
 
+def has_gradient(function: Function) -> bool:
+    return function.gradient
+
+
+def is_choice(function: Function) -> bool:
+    return function.name == "argmax"
+
+
+NEEDS = {
+    same_shape: "needs a function that keeps the shape",
+    solver: "is for choices between solutions, which depend on all units",
+    has_form: "no soft form of this function is known",
+    has_gradient: "autograd finds nothing, or zero",
+    is_choice: "is for one choice among classes",
+}
+
 OURS, CORRECTED, UNBIASED = "fitted bridge", "corrected bridge", "corrected bridge, unbiased"
 # Rows are the names of dab.advise.candidates, which says the same by looking at the function itself (a test compares).
 ROWS: Mapping[str, Callable[[Function], bool]] = {
@@ -95,7 +111,7 @@ ROWS: Mapping[str, Callable[[Function], bool]] = {
     "frozen random bridge": everywhere,
     "straight-through": same_shape,
     "straight-through, clipped": same_shape,
-    "true gradient": lambda function: function.gradient,
+    "true gradient": has_gradient,
     "smoothing, antithetic": everywhere,
     "smoothing, leave one out": everywhere,
     "SPSA": everywhere,
@@ -103,7 +119,7 @@ ROWS: Mapping[str, Callable[[Function], bool]] = {
     "interpolation": solver,
     "I-MLE": solver,
     "identity with projection": solver,
-    "Gumbel, straight-through": lambda function: function.name == "argmax",
+    "Gumbel, straight-through": is_choice,
 }
 # Ends of the scale where the task has none of its own: 0 and 1 of `use`.
 FROZEN, FREE = "frozen encoder", "no hard function"
@@ -139,6 +155,11 @@ def cells(scale: str) -> list[Cell]:
 
 def rows_of(function: Function) -> list[str]:
     return [row for row, fits in ROWS.items() if fits(function)]
+
+
+def why_empty(row: str, function: Function) -> str:
+    """Why a row may have no score on a function."""
+    return "not run yet" if ROWS[row](function) else f"does not apply: {NEEDS[ROWS[row]]}"
 
 
 def _cell(row: str, column: str, task: str, seed: int, scale: str) -> Cell:

@@ -62,8 +62,8 @@ def order(scored: Iterable[Scored]) -> list[Scored]:
 
 
 def is_level(one: Scored, first: Scored) -> bool:
-    """Within one standard error of the first."""
-    return first.sample.mean - one.sample.mean <= math.hypot(first.error, one.error)
+    """Within two standard errors of the first."""
+    return first.sample.mean - one.sample.mean <= 2 * math.hypot(first.error, one.error)
 
 
 def together(of_functions: Sequence[dict[str, Scored]]) -> dict[str, Scored]:

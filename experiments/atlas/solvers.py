@@ -36,4 +36,4 @@ def calibration() -> Part:
         text += f"The same to the last digit: {', '.join(equal)}; the others draw their own noise. "
     text += "What the notebook prints has another solver and one seed. `scripts/calibrate_pyepo.py` makes it again."
     columns = ("row", "ours", f"PyEPO {version}", "printed")
-    return [Heading("Calibration of the layers for solvers", level=3), Text(text), Table(columns, lines)]
+    return [Heading("Calibration of the layers for solvers"), Text(text), Table(columns, lines)]

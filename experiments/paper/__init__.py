@@ -7,6 +7,7 @@ sorting.py, density.py, representation.py, classification.py
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from experiments.blocks import Bullets, Heading, Part, Text
 from experiments.paper import classification, density, representation, sorting
@@ -16,7 +17,8 @@ from experiments.results import Results
 CLAIMS: Mapping[str, Callable[[Results], list[Claim]]] = {
     "sorting": sorting.claims,
     "binarized": density.claims,
-    "representation/fashion_mnist": representation.claims,
+    "representation/fashion_mnist": partial(representation.claims, data="FashionMNIST"),
+    "representation/cifar10": partial(representation.claims, data="CIFAR10"),
     "imagenet": representation.imagenet_claims,
     "classification/cifar10": classification.claims,
     "classification/ablation": classification.case_claims,
@@ -26,6 +28,7 @@ GAPS: Mapping[str, Callable[[Results], list[Gap]]] = {
     "binarized": density.gaps,
     "representation/fashion_mnist": representation.gaps,
     "classification/cifar10": classification.gaps,
+    "classification/ablation": classification.case_gaps,
 }
 
 
@@ -48,5 +51,5 @@ def left_open(results: Mapping[str, Results]) -> list[Part]:
     for name, of_study in gaps(results).items():
         for gap in of_study:
             waiting = f"Not run yet: `python -m experiments {name}`."
-            parts.append([Heading(gap.title, level=3), Text(gap.printed), Bullets(gap.found or [waiting])])
+            parts.append([Heading(gap.title), Text(gap.printed), Bullets(gap.found or [waiting])])
     return parts

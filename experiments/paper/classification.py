@@ -87,6 +87,17 @@ def gaps(results: Results) -> list[Gap]:
     return [gain(results), head(results), exact(results)]
 
 
+def case_gaps(results: Results) -> list[Gap]:
+    printed = (
+        "The earth mover's distance between the input and the output of a sort is said to fall. As sets of values the "
+        "two are equal, so that it must be over places: here each line, shifted and scaled to a mass of one. And by "
+        "the printed code the penalty, which is said to be the reason, cannot reach the layer before."
+    )
+    found = [(place, end) for place in results.column(ablation.CONDITIONING) if (end := place.last(ablation.EMD.name))]
+    lines = [f"{place.row}: {end.text(3)} at the end of training." for place, end in found]
+    return [Gap("A distance between equal sets", printed, lines, [place for place, _ in found])]
+
+
 def gain(results: Results) -> Gap:
     (sort, spread), (base, other) = THEIRS[SORT], THEIRS[POOLED]
     error = math.hypot(spread, other) / math.sqrt(5)

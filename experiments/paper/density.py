@@ -36,16 +36,24 @@ def claims(results: Results) -> list[Claim]:
 def gap(results: Results) -> Claim:
     """How much better the bound is in training than on the test set."""
     claim, paper = "DAB generalises better (train against test)", "1–2 nats against 5–10"
-    ours, places = results.at(DAB, "mnist", "long"), results.among(LONG, "mnist", "long")
-    if not ours or len(places) < 2:
+    texts: list[str] = []
+    verdicts: set[str] = set()
+    evidence: list[Place] = []
+    for data, name in NAMES.items():
+        ours, places = results.at(DAB, data, "long"), results.among(LONG, data, "long")
+        if not ours or len(places) < 2:
+            continue
+        best = chosen(places)
+        gaps = [place.sample(TRAIN).mean - place.sample(ELBO).mean for place in (ours, best)]
+        tests = [place.sample(ELBO).mean for place in (ours, best)]
+        text = f"{name}: {gaps[0]:.1f} against {gaps[1]:.1f} nats ({best.row})"
+        texts.append(f"{text}, with a test ELBO of {tests[0]:.1f} against {tests[1]:.1f}")
+        verdicts.add(FAILS if gaps[0] >= gaps[1] else HOLDS if tests[0] >= tests[1] else PARTLY)
+        evidence += [ours, best]
+    if not texts:
         return Claim(claim, paper, "not run yet", NOT_RUN)
-    best = chosen(places)
-    gaps = [place.sample(TRAIN).mean - place.sample(ELBO).mean for place in (ours, best)]
-    tests = [place.sample(ELBO).mean for place in (ours, best)]
-    text = f"{gaps[0]:.1f} against {gaps[1]:.1f} nats ({best.row}), "
-    text += f"with a test ELBO of {tests[0]:.1f} against {tests[1]:.1f}"
-    is_so = FAILS if gaps[0] >= gaps[1] else HOLDS if tests[0] >= tests[1] else PARTLY
-    return Claim(claim, paper, text, is_so, [ours, best])
+    few = " (one run)" if min(len(place.records) for place in evidence) == 1 else ""
+    return Claim(claim, paper, "; ".join(texts), (verdicts.pop() if len(verdicts) == 1 else PARTLY) + few, evidence)
 
 
 def gaps(results: Results) -> list[Gap]:
@@ -70,10 +78,16 @@ def bound(results: Results) -> Gap:
 
 def left_out(results: Results) -> Gap:
     linear = [row for row in QUOTED if "linear" in row[1]]
+    gains = [
+        f"{100 * (level / PAPER[PRINTED, data].mean - 1):.1f} % over {rival} on {NAMES[data]}"
+        for data, rivals in THEIRS.items()
+        for rival, level in rivals.items()
+    ]
     texts = ", ".join(f"{row[2]} with {row[1].replace(', linear', '')} {row[4]}" for row in linear)
     printed = (
         "The rivals' numbers are one net's rows of the RELAX paper, one that overfits. The linear rows of the same "
-        f"table are left out: on MNIST {texts}."
+        f"table are left out: on MNIST {texts}. The abstract's 9 % over RELAX are, by the paper's own table, "
+        f"{', '.join(gains)}."
     )
     lines, places = [], []
     for row, level in RELAX_TABLE["one"].items():

@@ -14,7 +14,7 @@ from experiments.figures import Lines
 from experiments.methods import METHODS, NEUTRAL, Method, looks, method_of
 from experiments.statistics import Band
 
-DARK_FROM = 0.6  # scores whose colour asks for light letters
+DARK_FROM = 0.66  # scores whose colour asks for light letters
 
 
 def lines(figure: Lines) -> str:
@@ -98,8 +98,9 @@ def heat_map(figure: HeatMap) -> str:
     scale = "".join(f'<i style="--v:{value}"></i>' for value in (0, 0.25, 0.5, 0.75, 1))
     return (
         f'<figure class="heat" id="figure-{figure.name}"><figcaption><b>{escape(figure.title)}.</b> Score of every '
-        f'estimator on every function; <span class="key">{scale}</span> {escape(figure.label)}. In brackets: '
-        f"calls of the function for a sample and step. Hover, or move with the arrow keys, for the spread.</figcaption>"
+        f'estimator on every function; <span class="key">{scale}</span> {escape(figure.label)}; orange below 0, '
+        "<i>fails</i> at −1, framed the best of a line. In brackets: calls of the function for a sample and step. "
+        "Hover, or move with the arrow keys, for the spread, or for why there is none.</figcaption>"
         f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(figure.title)}">'
         f"<table><thead><tr><td></td>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table></div></figure>"
     )
@@ -114,7 +115,8 @@ def _named(column: str) -> str:
 def _coloured(figure: HeatMap, i: int, j: int, is_best: bool) -> str:
     value, spread = figure.values[i][j], figure.spreads[i][j]
     if value is None:
-        return '<td class="none">–</td>'
+        why = f"{figure.across[j]} on {figure.down[i]}: {figure.empty[i][j]}"
+        return f'<td class="cell none" tabindex="-1" data-tip="{escape(why)}">–</td>'
     spread_text = f" ± {spread:.3f}" if spread == spread else " (one seed)"
     tip = f"{figure.across[j]} on {figure.down[i]}: {value:.3f}{spread_text}{', the best here' if is_best else ''}"
     kind = "".join((" dark" if value > DARK_FROM else "", " best" if is_best else "", " below" if value < 0 else ""))

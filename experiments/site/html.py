@@ -13,7 +13,7 @@ from experiments.atlas.heat_map import HeatMap
 from experiments.blocks import Block, Bullets, Figure, Heading, Part, Table, Text
 from experiments.figures import Lines
 from experiments.numbers import human_duration
-from experiments.results import Place, training_time
+from experiments.results import Place, Results, training_time
 from experiments.site.figures import heat_map, lines, picture
 
 GOOD = ("holds", "agrees", "better", "ahead", "first")
@@ -64,12 +64,18 @@ class Html:
                 return "<ul>" + "".join(f"<li>{inline(item)}</li>" for item in items) + "</ul>"
             case Table():
                 return self.table(block)
-            case Lines():
-                return lines(block)
-            case HeatMap():
-                return heat_map(block)
             case Figure():
-                return picture(block, self.pictures)
+                return self.figure(block)
+
+    def figure(self, figure: Figure) -> str:
+        match figure:
+            case Lines():
+                drawn = lines(figure)
+            case HeatMap():
+                drawn = heat_map(figure)
+            case _:
+                drawn = picture(figure, self.pictures)
+        return drawn + self.footnote(figure.evidence)
 
     def table(self, table: Table) -> str:
         shown = [n for n, head in enumerate(table.header) if not (head == COMMAND and table.evidence)]
@@ -82,9 +88,10 @@ class Html:
             rows.append(f"<tr>{''.join(cells)}</tr>")
         head = "".join(f'<th scope="col">{inline(text)}</th>' for text in heads)
         label = escape(table.caption or f"Table of {len(rows)} rows: {', '.join(table.header)}")
+        note = self.footnote([place for places in table.evidence for place in places])
         kind = "scroll long" if len(rows) > LONG else "scroll"
         body = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
-        return f'<div class="{kind}" tabindex="0" role="region" aria-label="{label}">{body}</div>{self.footnote(table)}'
+        return f'<div class="{kind}" tabindex="0" role="region" aria-label="{label}">{body}</div>{note}'
 
     def _cell(self, head: str, text: str, is_first: bool) -> str:
         if is_first:
@@ -97,12 +104,12 @@ class Html:
 
     def evidence(self, places: Sequence[Place]) -> str:
         """The records of some places, and the commands that make them."""
-        places = [place for place in places if place]
         count = sum(len(place.records) for place in places)
+        places = [place for place in places if place] or [place for place in places if place.overrides]
         if not places:
             return "–"
         items = "".join(f"<li>{self._source(place)}</li>" for place in places)
-        what = "1 record" if count == 1 else f"{count} records"
+        what = {0: "to run it", 1: "1 record"}.get(count, f"{count} records")
         return f'<details class="evidence"><summary>{what}</summary><ul>{items}</ul></details>'
 
     def _source(self, place: Place) -> str:
@@ -114,16 +121,21 @@ class Html:
         is_run = not (place.overrides and place.overrides[0].startswith("task="))  # the atlas has its own command
         return f"{name}<br><code>{escape(place.command)}</code>" if is_run else name
 
-    def footnote(self, table: Table) -> str:
-        """Hardware, time and the command of all its records."""
-        records = [r for places in table.evidence for place in places for r in place.records.values()]
+    def sources(self, results: Results) -> str:
+        """What a whole section stands on: for its tables and figures that say nothing else."""
+        folders = sorted({file.parent for place in results for file in place.files.values()})
+        links = [f'<a href="{escape(os.path.relpath(folder, self.folder))}/">its records</a>' for folder in folders]
+        return self.footnote(results).replace("</p>", f" · {', '.join(links)}</p>")
+
+    def footnote(self, places: Iterable[Place]) -> str:
+        """Hardware, time and the command of all records that something is made from, each counted once."""
+        records = {place.files[seed]: record for place in places for seed, record in place.records.items()}.values()
         if not records:
             return ""
         machines = sorted({machine for record in records if (machine := hardware(record))})
-        time = sum(training_time(record) for record in records if "train_seconds" in record)
-        spent = f"{human_duration(time)} of training" if time else ""
+        spent = f"{human_duration(sum(map(training_time, records)))} of training"
         again = f"again: <code>{escape(self.redo)}</code>" if self.redo else ""
-        words = [f"{len(records)} runs", *machines, spent, again]
+        words = [f"{len(records)} run{'s' * (len(records) != 1)}", *machines, spent, again]
         return f'<p class="note">{" · ".join(word for word in words if word)}</p>'
 
 

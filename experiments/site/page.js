@@ -15,7 +15,7 @@ function short(x) {
   return String(+x.toPrecision(4));
 }
 
-const cut = (name) => (name.length > 31 ? name.slice(0, 30) + "…" : name);
+const cut = (name) => (name.length > 34 ? name.slice(0, 18) + "…" + name.slice(-15) : name); // rows differ at their ends
 
 function showTip(text, x, y) {
   tip.textContent = text;
@@ -142,8 +142,8 @@ function chart(figure) {
       const end = series.points.at(-1), y = area.top + at[i];
       series.name = draw(svg, "g", { class: "name" });
       const x = Math.min(X(end[0]), area.right);
-      draw(series.name, "path", { d: `M${x + 3} ${area.top + inside(end[1])}L${area.right + 12} ${y}`, style: `stroke:var(${series.colour});opacity:.5;fill:none` });
-      draw(series.name, "text", { x: area.right + 16, y: y + 4, style: `fill:var(${series.colour})` }, cut(series.row));
+      draw(series.name, "path", { d: `M${x + 3} ${area.top + inside(end[1])}L${area.right + 12} ${y}`, style: `stroke:var(${series.colour});fill:none` });
+      draw(series.name, "text", { x: area.right + 16, y: y + 4, class: "label" }, cut(series.row));
     });
   }
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from string import Template
 
 from experiments import paper, report
-from experiments.atlas.guide import guide
 from experiments.atlas.heat_map import HeatMap
 from experiments.atlas.plan import ALL as FUNCTIONS
 from experiments.atlas.plan import ROWS as ESTIMATORS
@@ -34,6 +33,7 @@ MENU = {
     "leaderboard": "Leaderboard",
     "results": "Results",
     "open": "Left open",
+    "code": "Which code",
 }
 TITLES = {
     "sorting": "Sorting",
@@ -58,11 +58,12 @@ def write(folder: Path, scale: str = "cpu", store: Store = COMMITTED) -> Path:
 
 def page(results: Mapping[str, Results], folder: Path, scale: str) -> str:
     html = Html(folder, ROOT / "docs")
+    again = html.of("leaderboard", f"make reproduce SCALE={scale} FRESH=1")
     parts = {
         "atlas": ("Which gradient for which function?", atlas(results["atlas"], html)),
         "paper": ("Does the paper hold?", holds(results, html)),
         "sorter": ("Try it: a network with a hard layer sorts", sorter()),
-        "leaderboard": ("Leaderboard of estimators", html.parts([leaderboard(results)[1:]])),
+        "leaderboard": ("Leaderboard of estimators", again.parts([leaderboard(results)[1:]])),
         "results": ("Every table and figure", studies(results, html)),
         "open": ("What the paper leaves open", left_open(results, html)),
         "missing": ("What is not run yet", html.parts([unfinished(results)[1:]])),
@@ -93,14 +94,14 @@ def _template(name: str, **values: object) -> str:
 def facts(results: Mapping[str, Results]) -> str:
     """How much the page stands on, and what it comes to."""
     records = [record for of_study in results.values() for record in of_study.records()]
-    time = sum(training_time(record) for record in records if "train_seconds" in record)
+    time = sum(map(training_time, records))
     words = Counter(c.verdict.partition(" (")[0] for of_study in paper.claims(results).values() for c in of_study)
     shown = {
         "runs": f"{len(records):,}",
         "of training": human_duration(time),
-        "claims hold": words[HOLDS],
-        "in part": words[PARTLY],
-        "do not": words[FAILS] + words[LEVEL],
+        '<a href="#paper">of the paper\'s claims</a> hold': words[HOLDS],
+        "hold in part": words[PARTLY],
+        "do not hold": words[FAILS] + words[LEVEL],
         "not settled": words[NOT_RUN] + words[BUDGET] + words[FEW],
     }
     return f"<dl class=facts>{''.join(f'<div><dt>{k}</dt><dd>{v}</dd></div>' for k, v in shown.items())}</dl>"
@@ -111,7 +112,7 @@ def command(results: Results, name: str) -> str:
 
 
 def atlas(results: Results, html: Html) -> str:
-    """The map of the first task and what follows from it, or how to get them."""
+    """The answer in a table, the map it comes from, or how to get them."""
     maps = [b for part in report.STUDIES["atlas"].render(results) for b in part if isinstance(b, HeatMap)]
     if not maps:
         scale = results.scale if report.STUDIES["atlas"].cells(results.scale) else "cpu"
@@ -121,10 +122,11 @@ def atlas(results: Results, html: Html) -> str:
             estimators=len(ESTIMATORS),
             scale=scale,
         )
-    sentences = [block for block in guide(results) if isinstance(block, Bullets)]
     more = '<p class="note">The other maps, and what was searched: <a href="#study-atlas">the atlas, in full</a>.</p>'
     first = next(m for m in maps if m.name == FIRST_MAP)
-    return html.block(first) + "".join(map(html.block, sentences)) + more
+    own = html.of("atlas", f"{command(results, 'atlas')} --fresh")
+    answer = report.STUDIES["atlas"].headline(results)
+    return (own.table(answer) if answer.rows else "") + own.block(first) + more
 
 
 def holds(results: Mapping[str, Results], html: Html) -> str:
@@ -169,7 +171,9 @@ def study(name: str, results: Results, html: Html) -> str:
     )
     how = f"<pre><code>{redo}</code></pre>" if planned else ""
     meta = f"{len(records)} of {len(planned)} runs, {sum(map(is_clean, records))} of them by committed code alone"
-    body = html.of(name, f"{redo} --fresh").parts(below) or f'<div class="empty"><p>{why}</p>{how}</div>'
+    own = html.of(name, f"{redo} --fresh")
+    body = own.parts(below)
+    body = own.sources(results) + body if body else f'<div class="empty"><p>{why}</p>{how}</div>'
     return (
         f'<details class="study" id="study-{anchor(name)}"{" open" * (name == "sorting")}>'
         f"<summary><h3>{TITLES[name]}</h3><span>{meta if records else why}</span></summary>{body}</details>"
