@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
 import zipfile
 from pathlib import Path
@@ -54,13 +55,19 @@ def test_the_version_is_said_once() -> None:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built as `python -m build` does, by the setuptools at hand."""
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("setuptools", minversion="77")
     folder = tmp_path_factory.mktemp("wheel")
     for name in SHIPPED:
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, folder / name, **({"symlinks": True} if copy is shutil.copytree else {}))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(sources: Path) -> Path:
+    """Built as `python -m build` does, by the setuptools at hand."""
+    folder = sources
     build = "from setuptools import build_meta; build_meta.build_wheel('dist')"
     done = subprocess.run([sys.executable, "-c", build], cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -91,6 +98,28 @@ def test_the_wheel_trains_from_an_empty_folder(wheel: Path, tmp_path: Path) -> N
     (record,) = (empty / "runs").glob("sorting/*/*/result.json")
     assert '"commit": null' in record.read_text()  # of no repository that it may lie in
     assert "-m dab.train -m seed=0,1,2" in done.stdout and str(ROOT) not in done.stdout.replace(sys.prefix, "")
+
+
+@pytest.mark.slow
+def test_the_commands_of_a_wheel_made_from_the_source_archive_work_in_an_environment_of_its_own(
+    sources: Path, tmp_path: Path
+) -> None:
+    """`python -m build`, pip, and both commands from an empty folder; torch and the rest are lent by this one."""
+    words = ["-m", "build", "--no-isolation", "--outdir", str(tmp_path / "dist"), str(sources)]
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (built,), home, empty = (tmp_path / "dist").glob("*.whl"), tmp_path / "home", tmp_path / "empty"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home)], check=True)
+    pip = [sys.executable, "-m", "pip", "--python", str(home / "bin/python"), "install", "-q", "--no-deps", str(built)]
+    subprocess.run(pip, check=True)
+    (site,) = (home / "lib").glob("python*/site-packages")
+    (site / "lent.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    empty.mkdir()
+    for command in ("dab-train scale=smoke logger=none trainer.steps=2", "dab-advise torch:sign --shape 8 --seconds 5"):
+        name, *rest = command.split()
+        done = subprocess.run([home / "bin" / name, *rest], cwd=empty, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert "Take " in done.stdout and list((empty / "runs").glob("sorting/*/*/result.json"))
 
 
 def test_sweeps_of_the_wheel_run_one_job_after_another(wheel: Path, tmp_path: Path) -> None:

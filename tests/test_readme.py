@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -19,6 +23,7 @@ TRAINING = (ROOT / "docs/TRAINING.md").read_text()
 TESTS = sorted((ROOT / "tests").glob("test_*.py"))
 COMMAND = re.compile(r"^    ((?:make|pip|python|dab-)\b.*)$", re.MULTILINE)
 
+ADDED = ("hard=floor", "estimator=noisy", "experiment=mine")
 SEEDED = "import torch; torch.manual_seed(0)\n"
 
 
@@ -59,6 +64,37 @@ def test_the_estimator_example_works() -> None:
     assert z.grad is not None and z.grad.shape == z.shape
 
 
+@pytest.fixture(scope="module")
+def with_additions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of what is trained with, and in it the files that the README says to add, as it has them."""
+    folder = tmp_path_factory.mktemp("added")
+    for name in ("dab", "conf", "hydra_plugins"):
+        shutil.copytree(ROOT / name, folder / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "train.py", folder)
+    yaml = [textwrap.dedent(text) for text in re.findall(r"^    # conf/.*\n(?:    .*\n)+", README, flags=re.MULTILINE)]
+    added = [text for text in (*blocks("python"), *yaml) if re.match(r"# (dab|conf)/", text)]
+    assert len(added) == 7
+    for text in added:
+        first, _, rest = text.partition("\n")
+        (folder / first.removeprefix("# ")).write_text(rest)
+    for split in ("train", "valid", "test"):
+        x, y = np.zeros((32, 1, 4, 4), np.uint8), np.arange(32) % 10
+        np.savez(folder / f"{split}.npz", x=x, y=y)
+    return folder
+
+
+@pytest.mark.parametrize("choice", ADDED)
+def test_what_the_readme_adds_trains(choice: str, with_additions: Path) -> None:
+    (line,) = [line for line in COMMAND.findall(README) if choice in line]
+    words = line.partition("#")[0].replace("FOLDER", str(with_additions)).split()[1:]
+    short = ["scale=smoke", "trainer.steps=2", f"paths.runs={with_additions}/runs", "logger=none"]
+    environment = os.environ | {"PYTHONPATH": str(with_additions), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, *words, *short], cwd=with_additions, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_the_readme_is_short_and_every_command_in_it_says_what_it_costs() -> None:
     """What cannot be run in a test: the reader knows before it is typed."""
     assert len(README.splitlines()) < 250
@@ -66,12 +102,7 @@ def test_the_readme_is_short_and_every_command_in_it_says_what_it_costs() -> Non
     assert len(commands) > 12
     assert not [line for line in commands if not re.search(r"#.*(second|minute|hour|day)", line)]
     for line in commands:
-        if (
-            line.startswith("python train.py")
-            and "trust=" not in line
-            and "hard=floor" not in line
-            and "=noisy" not in line
-        ):
+        if line.startswith("python train.py") and "trust=" not in line and not any(word in line for word in ADDED):
             words = line.partition("#")[0].split()[2:]
             (check_sweep if "-m" in words else resolve)(ROOT / "conf", [word for word in words if word != "-m"])
 
