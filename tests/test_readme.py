@@ -20,7 +20,6 @@ from experiments import report
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
 TRAINING = (ROOT / "docs/TRAINING.md").read_text()
-TESTS = sorted((ROOT / "tests").glob("test_*.py"))
 COMMAND = re.compile(r"^    ((?:make|pip|python|dab-)\b.*)$", re.MULTILINE)
 
 ADDED = ("hard=floor", "estimator=noisy", "experiment=mine")
@@ -114,9 +113,12 @@ def test_the_results_in_the_readme_are_fifteen_lines_at_most() -> None:
 
 def test_the_method_names_tests_that_exist() -> None:
     method = (ROOT / "docs/METHOD.md").read_text()
-    named = set(re.findall(r"`(test_\w+)`", method))
-    defined = set(re.findall(r"^def (test_\w+)", "".join(p.read_text() for p in TESTS), re.MULTILINE))
-    assert len(named) > 15 and named <= defined
+    linked = re.split(r"\(\.\./tests/(test_\w+\.py)\)", method)[1:]  # a file, and what is said until the next one
+    for file, text in zip(linked[::2], linked[1::2]):
+        defined = set(re.findall(r"^def (test_\w+)", (ROOT / "tests" / file).read_text(), re.MULTILINE))
+        named = set(re.findall(r"`(test_\w+)`", text))
+        assert named and named <= defined, file
+    assert len(re.findall(r"`test_\w+`", method)) > 15
 
 
 @pytest.mark.parametrize(
@@ -125,6 +127,12 @@ def test_the_method_names_tests_that_exist() -> None:
 def test_links_lead_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\(([^)#:\s]+)\)", page.read_text())
     assert not [target for target in targets if not (page.parent / target).exists()]
+
+
+def test_every_picture_is_shown_somewhere() -> None:
+    text = README + "".join(page.read_text() for page in (ROOT / "docs").glob("*.md"))
+    pictures = [path.name for path in (ROOT / "docs/figures").iterdir() if path.suffix != ".json"]
+    assert len(pictures) > 15 and not [name for name in pictures if f"figures/{name}" not in text]
 
 
 def test_every_override_in_the_table_composes() -> None:

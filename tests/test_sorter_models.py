@@ -9,6 +9,7 @@ from torch import Tensor, nn
 import dab
 from dab.data.sorting import with_order
 from dab.metrics.sorting import valid_permutation
+from dab.models.constructed_sorter import ConstructedSorter
 from dab.models.dense_sorter import DenseSorter
 from dab.models.lstm_sorter import LSTMSorter
 from dab.models.pointer_decoder import PointerModel
@@ -328,3 +329,16 @@ def test_other_mistakes() -> None:
         lstm(ponder=-1)
     with pytest.raises(ValueError, match="ponder must be a whole number in"):
         pointer(ReadProcessWrite, ponder=-1)
+
+
+@pytest.mark.parametrize("length", [2, 5, 10, 15])
+def test_a_constructed_network_sorts_all_but_what_is_too_close(length: int) -> None:
+    """One hard layer is enough: with weights set by hand nothing goes wrong but pairs that a comparator cannot tell."""
+    slope = 1000.0
+    model = ConstructedSorter(dab.StraightThrough(dab.hard.Signum()), (length,), slope=slope).double().eval()
+    x = torch.rand(4000, length, dtype=torch.float64)
+    logits, _ = model(x)
+    right = (logits.argmax(1) == x.argsort(1)).all(1)
+    closest = x.sort(1).values.diff(dim=1).amin(1)
+    assert right[closest > 2 / slope].all() and right.double().mean() > 0.9
+    assert closest[~right].numel() or length == 2
