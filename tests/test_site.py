@@ -106,6 +106,23 @@ def test_lines_can_be_hovered_read_by_keys_and_filtered(browser, site) -> None:
 
 
 @needs_chromium
+def test_a_crowded_chart_begins_with_a_few_lines_and_has_all(browser, site) -> None:
+    browser.open(site)
+    browser.run("document.querySelectorAll('details').forEach((part) => { part.open = true })")
+    figure = "document.querySelector('#figure-binarized_mnist_step')"
+    browser.scroll_to(figure)
+    browser.until(f"{figure}.querySelectorAll('.row').length > 4")
+    count = f"{figure}.querySelectorAll('.row').length"
+    assert browser.run(count) == 8
+    shown = browser.run(f"[...{figure}.querySelectorAll('.row')].map((row) => row.dataset.row)")
+    assert "DAB, dense bridge" in shown and "ReinMax" in shown
+    browser.run(f"{figure}.querySelector('.more').click()")
+    assert browser.run(count) == browser.run(f"{figure}.querySelectorAll('.chips button:not(.more)').length") > 12
+    browser.run(f"{figure}.querySelector('.more').click()")
+    assert browser.run(count) == 8
+
+
+@needs_chromium
 def test_the_heat_map_tells_its_numbers_to_mouse_and_keys(browser, site) -> None:
     browser.open(site)
     cells = "document.querySelectorAll('#figure-atlas_recover .cell')"

@@ -48,10 +48,18 @@ function spreadOut(wanted, size, room) {
   return at;
 }
 
+// Rows that a crowded chart begins without: all but those that end highest, and the first one, which it is about.
+function crowded(series) {
+  if (series.length <= 12) return [];
+  const end = (one) => one.points.at(-1)[1];
+  const kept = new Set([series[0], ...[...series].sort((a, b) => end(b) - end(a)).slice(0, 7)]);
+  return series.filter((one) => !kept.has(one)).map((one) => one.row);
+}
+
 function chart(figure) {
   const data = JSON.parse(figure.querySelector("script").textContent);
   const plot = figure.querySelector(".plot"), chips = figure.querySelector(".chips");
-  const hidden = new Set();
+  const crowd = crowded(data.series), hidden = new Set(crowd);
   let shown = [], spot = null, frame = null;
 
   data.series.forEach((series) => {
@@ -78,9 +86,23 @@ function chart(figure) {
     };
     chips.prepend(filter);
   }
+  if (crowd.length) {
+    const more = document.createElement("button");
+    more.type = "button";
+    more.className = "more";
+    more.onclick = () => {
+      const all = hidden.size > 0;
+      hidden.clear();
+      if (!all) crowd.forEach((row) => hidden.add(row));
+      refresh();
+    };
+    chips.prepend(more);
+  }
 
   function refresh() {
     data.series.forEach((series) => series.chip.setAttribute("aria-pressed", String(!hidden.has(series.row))));
+    const more = chips.querySelector(".more");
+    if (more) more.textContent = hidden.size ? `all ${data.series.length} lines` : `${data.series.length - crowd.length} lines`;
     render();
   }
 
@@ -184,7 +206,7 @@ function chart(figure) {
   }
 
   let width = 0;
-  new ResizeObserver(() => { if (plot.clientWidth && plot.clientWidth !== width) { width = plot.clientWidth; render(); } }).observe(plot);
+  new ResizeObserver(() => { if (plot.clientWidth && plot.clientWidth !== width) { width = plot.clientWidth; refresh(); } }).observe(plot);
 }
 
 function heat(figure) {
