@@ -20,10 +20,10 @@ help: ## Show this menu
 
 ##@ Start here
 
-demo: $(READY) ## A tour of a minute: trains a little, sorts before and after, compresses a digit; opens nothing
+demo: $(READY) ## A tour of a minute: trains, sorts before and after, compresses a digit
 	$(PY) scripts/demo.py
 
-train: $(READY) ## Train the default job: a network with a hard signum learns to sort five numbers
+train: $(READY) ## The default job: a network with a hard signum learns to sort five numbers
 	$(PY) train.py $(ARGS)
 
 $(READY): pyproject.toml constraints.txt scripts/install.sh
@@ -40,7 +40,7 @@ test: $(READY) ## Run the test suite (a few minutes on two cores)
 test-all: $(READY) test-engines ## Run the test suite with the slow tests, with every fault and with test-engines
 	$(PY) -m pytest -n $(JOBS) -m "not slurm and not ray" $(ARGS)
 
-test-engines: $(READY) ## Sweeps on a real Slurm and a real Ray, on this machine (skipped, and why, where they are not installed)
+test-engines: $(READY) ## Sweeps on a real Slurm and a real Ray, where they are installed
 	$(PY) -m pytest -m "slurm or ray" -rs $(ARGS)
 
 lint: $(READY) ## Check style, formatting and types
@@ -54,13 +54,13 @@ docs: $(READY) ## Build the documentation into docs/_build/html, offline; a warn
 wheel: $(READY) ## Build the wheel and the source archive into dist/
 	$(PY) -m build
 
-##@ Reproduce, at SCALE=smoke|cpu|paper: runs what is missing, JOBS at a time; the same command goes on
+##@ Reproduce [SCALE=smoke|cpu|paper JOBS=2 FRESH=1 KEEP=1 CLUSTER=slurm]: runs what is missing; the same command goes on
 
 REPORT = $(PY) -m experiments.site --scale $(SCALE) $(if $(filter-out 0,$(FRESH)),--fresh)
 # Without those that have nothing to run at this scale.
 STUDIES = $(filter-out $(if $(filter smoke,$(SCALE)),representation/search) $(if $(filter cpu,$(SCALE)),imagenet) $(if $(filter paper,$(SCALE)),atlas), \
     sorting binarized representation/fashion_mnist representation/cifar10 representation/search imagenet classification/cifar10 classification/ablation atlas)
-reproduce: $(READY) ## All studies, then the report; what fails does not stop the others, an interruption does
+reproduce: $(READY) ## All studies, then the report; what fails does not stop the others
 	@failed=; for study in $(STUDIES); do \
 	    echo "== $$study"; \
 	    $(PY) -m experiments $$study $(CAMPAIGN) || { code=$$?; [ $$code -lt 128 ] || exit $$code; failed="$$failed $$study"; }; \
@@ -68,42 +68,42 @@ reproduce: $(READY) ## All studies, then the report; what fails does not stop th
 	$(REPORT) || failed="$$failed report"; \
 	[ -z "$$failed" ] || { echo "not all of:$$failed"; exit 1; }
 
-reproduce-table-sorting: $(READY) ## Run what the sorting study misses, then render its table [SCALE=smoke|cpu|paper JOBS=n FRESH=1 CLUSTER=slurm]
+reproduce-table-sorting: $(READY) ## Sorting: what is missing, then its table
 	$(PY) -m experiments sorting $(CAMPAIGN)
 
-reproduce-figure-ponder: $(READY) ## The same for the ponder figure alone
+reproduce-figure-ponder: $(READY) ## The ponder figure alone
 	$(PY) -m experiments sorting --only signum-rnn-p $(CAMPAIGN)
 
-reproduce-table-binarized: $(READY) ## Run what the density study misses, then render its table [SCALE=smoke|cpu|paper JOBS=n FRESH=1]
+reproduce-table-binarized: $(READY) ## Density estimation: what is missing, then its table
 	$(PY) -m experiments binarized $(CAMPAIGN)
 
 DATASET ?= fashion_mnist
-reproduce-figure-bpp: $(READY) ## Codes of every size: run what the study misses, then render [DATASET=fashion_mnist|cifar10 SCALE=... JOBS=n]
+reproduce-figure-bpp: $(READY) ## Codes of images of every size [DATASET=fashion_mnist|cifar10]
 	$(PY) -m experiments representation/$(DATASET) $(CAMPAIGN)
 
-reproduce-search-bpp: $(READY) ## The search behind it: learning rates and knobs of every row, by validation
+reproduce-search-bpp: $(READY) ## The search behind it: learning rates and knobs, by validation
 	$(PY) -m experiments representation/search $(CAMPAIGN)
 
-reproduce-table-imagenet: $(READY) ## The paper's ImageNet table [SCALE=smoke|paper; paper needs GPUs and paths.data]
+reproduce-table-imagenet: $(READY) ## The paper's ImageNet table [smoke, or paper with GPUs and paths.data]
 	$(PY) -m experiments imagenet $(CAMPAIGN)
 
-reproduce-table-cifar10: $(READY) ## Hard functions inside a Resnet18: run what is missing, then render [SCALE=smoke|cpu|paper JOBS=n]
+reproduce-table-cifar10: $(READY) ## Hard functions inside a Resnet18
 	$(PY) -m experiments classification/cifar10 $(CAMPAIGN)
 
-reproduce-figure-ablation: $(READY) ## Its three case studies: placement, conditioning, straight-through [SCALE=... JOBS=n]
+reproduce-figure-ablation: $(READY) ## Its case studies: placement, conditioning, straight-through
 	$(PY) -m experiments classification/ablation $(CAMPAIGN)
 
-render: $(READY) ## Render docs/, the README's tables and the experiments' headers from the records in results/
-	$(PY) -m experiments sorting --render
-
-report: $(READY) ## Make site/index.html, one page of all results that needs no network [SCALE=smoke|cpu|paper]
-	$(REPORT) $(ARGS)
-
-reproduce-atlas: $(READY) ## Which gradient for which function: run what the atlas misses, then render [SCALE=smoke|cpu JOBS=n]
+reproduce-atlas: $(READY) ## Which gradient for which function
 	$(PY) -m experiments atlas $(CAMPAIGN)
 
+render: $(READY) ## docs/, the README's tables and the experiments' headers from results/
+	$(PY) -m experiments sorting --render
+
+report: $(READY) ## site/index.html: all results as one page, no network needed
+	$(REPORT) $(ARGS)
+
 STUDY ?= sorting
-status: $(READY) ## What of a study is done, running, failed or missing [STUDY=sorting|binarized|atlas|classification/cifar10|... SCALE=...]
+status: $(READY) ## What of a study is done, running, failed or missing [STUDY=sorting]
 	$(PY) -m experiments $(STUDY) --scale $(SCALE) --status
 
 ##@ Measure, draw and write
@@ -111,22 +111,22 @@ status: $(READY) ## What of a study is done, running, failed or missing [STUDY=s
 bench: $(READY) ## Measure speed against bare PyTorch; prints a table and writes bench.json
 	$(PY) scripts/bench.py $(ARGS)
 
-figure-bridge: $(READY) ## Draw the paper's toy figure: a learned bridge and its gradient, three moments of training
+figure-bridge: $(READY) ## The paper's toy figure: a learned bridge and its gradient
 	$(PY) scripts/figure_bridge.py
 
-figure-toy-variance: $(READY) ## Draw the toy of REBAR and RELAX: loss and gradient variance of four estimators (about 40 seconds)
+figure-toy-variance: $(READY) ## Loss and gradient variance on the toy of REBAR and RELAX (40 seconds)
 	$(PY) scripts/figure_toy_variance.py
 
-figure-reconstructions: $(READY) ## Draw images over what is left of them, by the runs of reproduce-figure-bpp [DATASET=fashion_mnist|cifar10]
+figure-reconstructions: $(READY) ## Images over what is left of them [DATASET=fashion_mnist|cifar10]
 	$(PY) scripts/figure_reconstructions.py --dataset $(DATASET)
 
 config-reference: $(READY) ## Write docs/CONFIG.md: every option with its range, from conf/ and the classes it names
 	$(PY) scripts/config_reference.py
 
-codec-floor: $(READY) ## How small JPEG and WebP can make test images, and how good they still are [ARGS="--dataset cifar10"]
+codec-floor: $(READY) ## How small JPEG and WebP can make test images [ARGS="--dataset cifar10"]
 	$(PY) scripts/codec_floor.py $(ARGS)
 
-tutorial: $(READY) ## Run the examples that docs/TUTORIAL.md quotes, and write into it what they print (a minute)
+tutorial: $(READY) ## Run what docs/TUTORIAL.md quotes, and write what it prints into it
 	$(PY) scripts/tutorial.py
 
 clean: ## Remove the virtual environment and caches; runs/ stays
