@@ -1,14 +1,13 @@
-"""The classification study: hard functions inside a Resnet18 for CIFAR10, and every gradient through them."""
+"""The classification study: hard functions inside a Resnet18 for CIFAR10, and every gradient through them.
+
+What is run, and with which learning rates; classification_page.py says what came of it.
+"""
 
 from __future__ import annotations
 
-from experiments import tables
-from experiments.blocks import Heading, Part, Table, Text, part
-from experiments.figures import training_curves
-from experiments.numbers import human
-from experiments.results import Metric, Place, Results
-from experiments.statistics import PAIRED_RULE, RULE, compare_paired, paired, printed
-from experiments.study import Cell, Study, grid, once, pick
+from experiments.results import Metric, Results
+from experiments.statistics import printed
+from experiments.study import Cell, grid, once, pick
 
 ACCURACY = Metric("test/accuracy", factor=100)
 VALID = ACCURACY.on("valid")
@@ -163,121 +162,3 @@ def best_rate(row: str, results: Results) -> str:
     if whole:
         return WHOLE[0] if whole[WHOLE[0]] - whole[WHOLE[1]] > NOISE else WHOLE[1]
     return max(measured, key=measured.__getitem__)
-
-
-REDUCED = (
-    " **Reduced**: an eighth of the width (176 k parameters instead of 11 M) and six epochs, too short for crops; the "
-    "last map is 4x4 as at full width."
-)
-INTRODUCTION = (
-    "CIFAR10, test accuracy in percent, mean ± standard deviation (seeds); a hard function after the last block of a "
-    "Resnet18, one recipe for all rows (SGD with Nesterov momentum, one cycle, label smoothing 0.1, crops and flips; "
-    "approximators have an Adam of their own) but for the learning rate, which is searched (below). *In training "
-    "alone*: parameters of the approximator. *Gradient*: its norm before the hard function over that after it, at the "
-    "end of training; SGD steps in proportion, so what shortens the gradient also slows the layers before down, which "
-    "the Adam of the paper's recipe does not mind. Rows "
-    "of one seed share initial weights wherever shapes agree, data order and augmentation. Sort, top-k and centroids "
-    "are read out flat (all of the map), as is *Baseline, flat*; signum and *K-Means* are pooled, as is *Baseline, "
-    "pooled*. Before a pooled head k-means cannot be seen at all: the mean of the centroids over the places is the "
-    "mean of the points. That row only tells what its gradient does."
-)
-TITLES = {
-    MODERN: "Hard functions after block 4",
-    PRINTED: "The paper's recipe: Adam 1e-4, constant",
-    DENSE_NET: "A dense net (the paper's text: about ten points)",
-}
-
-
-def shortened(place: Place) -> str:
-    before, after = (place.last(f"train/{name}") for name in ("gradient_norm", "gradient_norm_after"))
-    return f"{before.mean / after.mean:.2g}" if before and after and after.mean else "–"
-
-
-NUMBERS = [tables.Column("gradient", shortened), tables.PARAMETERS, tables.MORE_PARAMETERS, tables.STEP]
-TABLE = tables.full(PAPER, "accuracy", ACCURACY, more=NUMBERS)
-
-
-def render(results: Results) -> list[Part]:
-    if not any(results):
-        return []
-    opening = INTRODUCTION + (REDUCED if results.scale != "paper" else "")
-    parts: list[Part] = [[Heading("Classification: CIFAR10", level=1), Text(opening), Text(RULE), Text(PAIRED_RULE)]]
-    for column, title in TITLES.items():
-        table = tables.row_table(results.column(column), TABLE, f"CIFAR10, {title}", file=f"cifar10_{column}")
-        parts.append(part(Heading(title), table))
-    printed_pairs = [*((row, HEADS[row]) for row in THEIRS), (SORT, SORT_TRUE)]
-    against_dense = [(row, NO_HARD) for row in DENSE_ROWS if row != NO_HARD]
-    return [
-        *parts,
-        comparison(results, "Does a hard function help?", list(HEADS.items()), MODERN),
-        comparison(results, "Which gradient?", gradients(), MODERN),
-        comparison(results, "And with the paper's recipe?", printed_pairs, PRINTED),
-        comparison(results, "What does the paper's ELU cost?", [(RELU, POOLED)], MODERN),
-        cheapest(results),
-        rates(results),
-        comparison(results, "Does it help a dense net?", against_dense, DENSE_NET),
-        curves(results),
-    ]
-
-
-def comparison(results: Results, title: str, pairs: list[tuple[str, str]], column: str) -> Part:
-    apart = [pair for pair in pairs if pair[0] != pair[1]]
-    lines = tables.compared(results, apart, ACCURACY, (column, ""), judge=compare_paired)
-    return part(Heading(title), Table(("row", "against", "is"), lines))
-
-
-def cheapest(results: Results) -> Part:
-    """Of the approximators of sort, the cheapest that is not behind the paper's."""
-    dense, others = results.at(SORT, MODERN), results.among([f"Sort, {way}" for way in LEARNED], MODERN)
-    if not dense or len(others) < 2:
-        return []
-    level = [place for place in others if place is dense or not behind(place, dense)]
-    least = min(level, key=lambda place: place.step_seconds)
-    own, theirs = (place.parameters[0] - place.parameters[1] for place in (least, dense))
-    text = (
-        f"Of {len(others)} approximators of sort, {len(level)} are not behind the dense one. Of these *{least.row}* "
-        f"has the cheapest step: {1000 * least.step_seconds:.0f} ms against {1000 * dense.step_seconds:.0f} ms, with "
-        f"{human(own)} parameters in training alone against {human(theirs)}."
-    )
-    if least is not dense:
-        text += f" In accuracy it is {compare_paired(least.sample(ACCURACY), dense.sample(ACCURACY))}."
-    return [Text(text)]
-
-
-def rates(results: Results) -> Part:
-    """What was tried for each way, and what was chosen."""
-    measured = {row: of_row for row in SEARCHED if (of_row := reached(row, results))}
-    lines = [
-        [row, *tables.tried(of_row, TRIED), *tables.tried(reached(row, results, "whole"), WHOLE), RATES[way_of(row)]]
-        for row, of_row in measured.items()
-    ]
-    text = (
-        "Validation accuracy in percent after two epochs, one seed; where the highest rate was best, also after all "
-        f"six, when it must lead by more than {NOISE} points, a standard error, to be taken. What is best after a sort "
-        "(after a signum for straight-through) is what this gradient is given wherever it is used."
-    )
-    head = ("row", *TRIED, *(f"{rate}, six epochs" for rate in WHOLE), "chosen")
-    return part(Heading("Which learning rate?"), Text(text), Table(head, lines))
-
-
-def behind(one: Place, two: Place) -> bool:
-    """Whether the interval of a lead, seed against seed, lies below zero."""
-    pair = paired(one.sample(ACCURACY), two.sample(ACCURACY))
-    return pair.leads.n > 1 and pair.interval[1] < 0
-
-
-def curves(results: Results) -> Part:
-    drawn: Part = []
-    what = ("cifar10", "Validation accuracy against steps", "CIFAR10, sort after block 4")
-    rows = [FLAT, *(f"Sort, {way}" for way in TRAINED["Sort"])]
-    drawn += training_curves(*what, results.among(rows, MODERN), ("step", "steps"), (VALID, "validation accuracy, %"))
-    return drawn
-
-
-def headline(results: Results) -> Table:
-    places = {row: results.at(row, MODERN) for row in (FLAT, SORT, SORT_TRUE)}
-    title = "CIFAR10, Resnet18" + (" (reduced)" if results.scale != "paper" else "")
-    return tables.headline(title, places, tables.measured("test accuracy, %", ACCURACY), tables.STEP)
-
-
-STUDY = Study("classification/cifar10", cells, render, headline)

@@ -9,7 +9,7 @@ from experiments import (
     ablation,
     atlas,
     binarized,
-    classification,
+    classification_page,
     imagenet,
     representation,
     representation_search,
@@ -32,7 +32,7 @@ ALL = (
     *representation.STUDIES,
     representation_search.STUDY,
     imagenet.STUDY,
-    classification.STUDY,
+    classification_page.STUDY,
     ablation.STUDY,
     atlas.STUDY,
 )

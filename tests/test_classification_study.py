@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments import ablation, classification
+from experiments import ablation, classification, classification_page
 from experiments.blocks import Figure
 from experiments.classification import BRIDGE, FIRST, FLAT, MODERN, POOLED, SORT, SORT_TRUE
 from experiments.figures import draw_changed
@@ -17,7 +17,7 @@ from experiments.results import Results
 from experiments.runs import run_of
 from experiments.study import COMMITTED, Cell, Records
 
-BOTH = pytest.mark.parametrize("study", [classification, ablation], ids=["table", "ablation"])
+BOTH = pytest.mark.parametrize("study", [classification_page, ablation], ids=["table", "ablation"])
 
 
 @BOTH
@@ -45,7 +45,7 @@ def test_all_rows_of_the_resnet_have_one_budget_and_one_width() -> None:
 
 
 def test_whole_comparisons_come_first() -> None:
-    cells = [cell for cell in classification.cells("cpu") if not cell.column.startswith("rate")]
+    cells = [cell for cell in classification.cells("cpu") if not cell.column.startswith(("rate", "whole"))]
     assert {cell.row for cell in cells[:12]} == set(FIRST) and {cell.seed for cell in cells[:12]} == {0, 1, 2}
     seeds = {
         row: {c.seed for c in cells if (c.row, c.column) == (row, MODERN)} for row in (POOLED, SORT, SORT_TRUE, FLAT)
@@ -54,7 +54,7 @@ def test_whole_comparisons_come_first() -> None:
 
 
 def test_what_the_search_chose_is_what_is_run() -> None:
-    results = Results(COMMITTED.records(classification.STUDY, "cpu"), classification.cells("cpu"), "cpu")
+    results = Results(COMMITTED.records(classification_page.STUDY, "cpu"), classification.cells("cpu"), "cpu")
     for row in classification.SEARCHED:
         short, chosen = classification.reached(row, results), classification.best_rate(row, results)
         assert classification.RATES[classification.way_of(row)] == chosen, row
@@ -107,14 +107,16 @@ def test_a_study_without_records_says_nothing(study, tmp_path: Path) -> None:
 def test_the_cheapest_approximator_that_loses_nothing(invented) -> None:
     cells = [c for c in classification.cells("cpu") if c.row.startswith("Sort, ") and c.column == MODERN]
     bad = {"Sort, matched": -0.3, "Sort, lines": -0.3, "Sort, fitted": -0.3}
-    (block,) = classification.cheapest(invented(cells, "cpu", **bad))
+    (block,) = classification_page.cheapest(invented(cells, "cpu", **bad))
     assert "Of 5 approximators of sort, 2 are not behind the dense one. Of these *Sort, convolutional*" in block.text
     assert "with 20 parameters in training alone against 500" in block.text
 
 
 def test_rows_are_compared_with_the_baseline_of_their_head(invented) -> None:
     cells = [c for c in classification.cells("cpu") if c.column == MODERN]
-    text = markdown(classification.render(invented(cells, "cpu", **{SORT: 0.2})))
+    text = markdown(classification_page.render(invented(cells, "cpu", **{SORT: 0.2})))
     (line,) = [line for line in text.splitlines() if line.startswith(f"| {SORT} | {FLAT} |")]
     assert "ahead by 20" in line
+    (best,) = [line for line in text.splitlines() if line.startswith("| Sort |")]
+    assert best.startswith(f"| Sort | {BRIDGE} | 91") and best.count("ahead by 20") == 2
     assert f"| Signum, {BRIDGE} | {POOLED} |" in text and f"| {POOLED} | {POOLED} |" not in text
