@@ -120,8 +120,7 @@ def case(results: Results, column: str) -> Part:
     columns = [tables.ROW, tables.measured("accuracy, %", ACCURACY), *endings]
     columns += [tables.MORE_PARAMETERS, tables.STEP, tables.TIME, tables.COMMAND]
     table = tables.row_table(results.column(column), columns, TITLES[column], file=f"cifar10_{column}")
-    lines = tables.compared(results, PAIRS[column], ACCURACY, (column, ""), judge=compare_paired)
-    against = part(Table(("row", "against", "is"), lines))
+    against = part(tables.comparison(results, PAIRS[column], ACCURACY, (column, ""), judge=compare_paired))
     if column == CONDITIONING:
         against += part(Text(ENDS), ends_compared(results))
     return part(Heading(TITLES[column]), Text(TEXTS[column]), table) + against

@@ -127,8 +127,7 @@ def _against(one: Place, other: Place) -> str:
 
 def comparison(results: Results, title: str, pairs: list[tuple[str, str]], column: str) -> Part:
     apart = [pair for pair in pairs if pair[0] != pair[1]]
-    lines = tables.compared(results, apart, ACCURACY, (column, ""), judge=compare_paired)
-    return part(Heading(title), Table(("row", "against", "is"), lines))
+    return part(Heading(title), tables.comparison(results, apart, ACCURACY, (column, ""), judge=compare_paired))
 
 
 def cheapest(results: Results) -> Part:

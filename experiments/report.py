@@ -11,7 +11,7 @@ from experiments import (
     binarized,
     classification_page,
     imagenet,
-    representation,
+    representation_page,
     representation_search,
     sorting,
     tables,
@@ -29,7 +29,7 @@ from experiments.study import COMMITTED, ROOT, Store, Study
 ALL = (
     sorting.STUDY,
     binarized.STUDY,
-    *representation.STUDIES,
+    *representation_page.STUDIES,
     representation_search.STUDY,
     imagenet.STUDY,
     classification_page.STUDY,

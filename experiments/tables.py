@@ -142,11 +142,24 @@ def compared(
     return lines
 
 
+def comparison(
+    results: Results,
+    pairs: Iterable[tuple[str, str]],
+    metric: Metric,
+    at: At,
+    name: Name = str,
+    judge: Callable[[Sample, Sample, int], str] = compare,
+) -> Table:
+    """Row against row in one column, with what each line is made from."""
+    pairs = [pair for pair in pairs if all(results.at(row, *at) for row in pair)]
+    evidence = [[results.at(row, *at) for row in pair] for pair in pairs]
+    return Table(("row", "against", "is"), compared(results, pairs, metric, at, None, name, judge), evidence=evidence)
+
+
 def against(results: Results, pairs: Iterable[tuple[str, str]], metric: Metric, at: At, what: str, name: Name) -> Part:
     """Row against row in one column; `what` is measured."""
     head = f"Row against row, {what}, ± one standard error; *level* within two of them."
-    lines = compared(results, pairs, metric, at, name=name)
-    return part(Text(head), Table(("row", "against", "is"), lines))
+    return part(Text(head), comparison(results, pairs, metric, at, name))
 
 
 def equal_time(places: Sequence[Place], metric: Metric, what: str, name: Name = str) -> Part:
@@ -163,6 +176,10 @@ def equal_time(places: Sequence[Place], metric: Metric, what: str, name: Name = 
     def text(sample: Sample | None) -> str:
         return sample.text(metric.digits) if sample else "–"
 
-    rows = [[name(place.row), text(then[place]), text(last[place])] for place in sorted(places, key=order)]
+    ordered = sorted(places, key=order)
+    rows = [[name(place.row), text(then[place]), text(last[place])] for place in ordered]
     head = f"The best validation {what} within {duration(time)} of training, and within all of the equal steps:"
-    return [Text(head), Table(("row", "at equal time", "at equal steps"), rows)]
+    return [
+        Text(head),
+        Table(("row", "at equal time", "at equal steps"), rows, evidence=[[place] for place in ordered]),
+    ]
