@@ -73,14 +73,14 @@ TEXTS = {
     ),
     SORT1D: (
         "The map as one line, sorted, and read out flat. The true gradient of a sort is known; the paper compares with "
-        "straight-through alone. One learning rate for all rows. SGD steps in proportion to a gradient, the Adam of "
+        "straight-through alone. *Cosine*: with the true gradient, at the end of training. One learning rate for all rows. SGD steps in proportion to a gradient, the Adam of "
         "the paper's recipe does not: the last rows tell its size from its direction."
     ),
 }
 ENDINGS = {
     PLACEMENT: {"gradient before": "gradient_norm", "after": "gradient_norm_after", "cosine": "gradient_cosine"},
     CONDITIONING: {"distance": "emd", "inverted": "inverted_pairs"},
-    SORT1D: {"gradient before": "gradient_norm", "cosine": "gradient_cosine", "inverted": "inverted_pairs"},
+    SORT1D: {"gradient before": "gradient_norm", "cosine": "true_cosine", "inverted": "inverted_pairs"},
 }
 PAIRS = {
     PLACEMENT: [

@@ -51,7 +51,8 @@ INTRODUCTION = (
     "approximators have an Adam of their own) but for the learning rate, which is searched (below). *In training "
     "alone*: parameters of the approximator. *Gradient*: its norm before the hard function over that after it, at the "
     "end of training; SGD steps in proportion, so what shortens the gradient also slows the layers before down, which "
-    "the Adam of the paper's recipe does not mind. Rows "
+    "the Adam of the paper's recipe does not mind. *Cosine*: between what is passed on and the true gradient, where "
+    "autograd knows one, in the mean over a batch at the end of training. Rows "
     "of one seed share initial weights wherever shapes agree, data order and augmentation. Sort, top-k and centroids "
     "are read out flat (all of the map), as is *Baseline, flat*; signum and *K-Means* are pooled, as is *Baseline, "
     "pooled*. Before a pooled head k-means cannot be seen at all: the mean of the centroids over the places is the "
@@ -69,7 +70,8 @@ def shortened(place: Place) -> str:
     return f"{before.mean / after.mean:.2g}" if before and after and after.mean else "–"
 
 
-NUMBERS = [tables.Column("gradient", shortened), tables.PARAMETERS, tables.MORE_PARAMETERS, tables.STEP]
+COSINE = tables.ending("cosine", "train/true_cosine")
+NUMBERS = [tables.Column("gradient", shortened), COSINE, tables.PARAMETERS, tables.MORE_PARAMETERS, tables.STEP]
 TABLE = tables.full(PAPER, "accuracy", ACCURACY, more=NUMBERS)
 
 

@@ -226,7 +226,12 @@ def test_a_diagnosis_of_gradients_that_are_known(config) -> None:
     permuted = diagnosis(config, "hard=sort1d", "estimator=true_gradient")
     assert permuted["gradient_norm"] == pytest.approx(permuted["gradient_norm_after"], rel=1e-4)
     assert permuted["gradient_cosine"] < 0.9 and 0 < permuted["inverted_pairs"] < 1 and permuted["emd"] > 0
+    assert permuted["true_cosine"] == pytest.approx(1, abs=1e-5)
+    matched, bridge = (diagnosis(config, "hard=sort", f"approximator={name}") for name in ("matched", "dense"))
+    assert 1 > matched["true_cosine"] > 0.5 > bridge["true_cosine"]
+    assert "true_cosine" not in diagnosis(config, "hard=signum", "estimator=straight_through")
     nothing = diagnosis(config, "hard=sort", "estimator=detached")
+    assert nothing["true_cosine"] == 0
     assert nothing["gradient_norm"] == 0 < nothing["gradient_norm_after"] and "gradient_cosine" not in nothing
     assert not task_of(config, "task.diagnosis=false").diagnoses
 

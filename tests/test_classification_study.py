@@ -72,7 +72,7 @@ def invented(tmp_path: Path):
         for number, cell in enumerate(cells):
             end = 0.7 + 0.01 * cell.seed + 0.001 * (number % 3) + lead.get(cell.row, 0.0)
             curve = {"step": [1, 2], "valid/accuracy": [0.5, end], "cpu_seconds": [1.0, 2.0]}
-            names = ("gradient_norm", "gradient_norm_after", "gradient_cosine", "emd", "inverted_pairs")
+            names = ("gradient_norm", "gradient_norm_after", "gradient_cosine", "true_cosine", "emd", "inverted_pairs")
             curve |= {f"train/{name}": [0.5, 0.25] for name in names}
             bridge = 500 if BRIDGE in cell.row else 20
             record = {"metrics": {"test/accuracy": end}, "curve": curve, "samples": 256, "steps": 2}

@@ -7,12 +7,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dab.data.dataset import Dataset, Labelled
+from dab.estimators.true_gradient import TrueGradient
+from dab.hard import KMeans, Sort, Sort1d, TopK
 from dab.metrics.ordering import sortedness
 from dab.models.classifier import Classifier
 from dab.ranges import ShareBelow1, ranged
 from dab.tasks.task import Task
 
 TOP = 5
+PIECEWISE_LINEAR = (Sort, Sort1d, TopK, KMeans)  # autograd knows their gradient
 
 
 class ClassificationTask(Task):
@@ -24,6 +27,7 @@ class ClassificationTask(Task):
         gradient_norm           of the gradient of a sample's loss and penalty at the input of the hard function
         gradient_norm_after     at its output
         gradient_cosine         between the two, where the function keeps the shape: straight-through passes the second
+        true_cosine             between the first and what autograd finds: for sorts, top-k and k-means
         emd, inverted_pairs     how far from sorted a sorting function finds its input: dab.metrics.ordering
 
     label_smoothing     share of the labels that is spread evenly over the classes
@@ -87,8 +91,16 @@ class ClassificationTask(Task):
         found = {"gradient_norm": _norms(at_z), "gradient_norm_after": _norms(at_y)}
         if at_z.shape == at_y.shape:
             found["gradient_cosine"] = F.cosine_similarity(at_z.flatten(1), at_y.flatten(1))
-        found |= sortedness(getattr(self.model.estimator, "hard", None), z.detach())
+        hard = getattr(self.model.estimator, "hard", None)
+        found |= self._against_autograd(hard, z.detach(), labels, at_z) | sortedness(hard, z.detach())
         return {name: value.mean() for name, value in found.items()}
+
+    def _against_autograd(self, hard: nn.Module | None, z: Tensor, labels: Tensor, at_z: Tensor) -> dict[str, Tensor]:
+        if not isinstance(hard, PIECEWISE_LINEAR):
+            return {}
+        y, _ = TrueGradient(hard)(z.requires_grad_())
+        (true,) = torch.autograd.grad(self.cost(self.model.decode(y), labels).sum(), z)
+        return {"true_cosine": F.cosine_similarity(at_z.flatten(1), true.flatten(1))}
 
 
 def right_of(logits: Tensor, labels: Tensor, top: int) -> Tensor:
