@@ -73,8 +73,9 @@ TEXTS = {
     ),
     SORT1D: (
         "The map as one line, sorted, and read out flat. The true gradient of a sort is known; the paper compares with "
-        "straight-through alone. *Cosine*: with the true gradient, at the end of training. One learning rate for all rows. SGD steps in proportion to a gradient, the Adam of "
-        "the paper's recipe does not: the last rows tell its size from its direction."
+        "straight-through alone. *Cosine*: with the true gradient, at the end of training. One learning rate for all "
+        "rows. SGD steps in proportion to a gradient, the Adam of the paper's recipe does not: the last rows tell its "
+        "size from its direction."
     ),
 }
 ENDINGS = {
