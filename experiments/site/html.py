@@ -125,9 +125,9 @@ class Html:
         """What a whole section stands on: for its tables and figures that say nothing else."""
         folders = sorted({file.parent for place in results for file in place.files.values()})
         links = [f'<a href="{escape(os.path.relpath(folder, self.folder))}/">its records</a>' for folder in folders]
-        return self.footnote(results).replace("</p>", f" · {', '.join(links)}</p>")
+        return self.footnote(results, *links)
 
-    def footnote(self, places: Iterable[Place]) -> str:
+    def footnote(self, places: Iterable[Place], *more: str) -> str:
         """Hardware, time and the command of all records that something is made from, each counted once."""
         records = {place.files[seed]: record for place in places for seed, record in place.records.items()}.values()
         if not records:
@@ -135,7 +135,7 @@ class Html:
         machines = sorted({machine for record in records if (machine := hardware(record))})
         spent = f"{human_duration(sum(map(training_time, records)))} of training"
         again = f"again: <code>{escape(self.redo)}</code>" if self.redo else ""
-        words = [f"{len(records)} run{'s' * (len(records) != 1)}", *machines, spent, again]
+        words = [f"{len(records)} run{'s' * (len(records) != 1)}", *machines, spent, again, *more]
         return f'<p class="note">{" · ".join(word for word in words if word)}</p>'
 
 
