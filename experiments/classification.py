@@ -126,8 +126,9 @@ def gradients() -> list[tuple[str, str]]:
 
 
 def cells(scale: str) -> list[Cell]:
-    """In the order they are worth running: whole comparisons first."""
-    modern, dense = pick(COLUMNS, MODERN), {DENSE_NET: ""}
+    """In the order they are worth running: whole comparisons first, then a row of everything, then seeds."""
+    modern, printed_recipe, dense = pick(COLUMNS, MODERN), pick(COLUMNS, PRINTED), {DENSE_NET: ""}
+    theirs = pick(ROWS, *THEIRS, FLAT, SORT_TRUE)
     if scale == "smoke":
         few = pick(RATED, *FIRST, "Sort, matched", "Sort, detached", f"K-Means, flat, {STRAIGHT}")
         twice = grid(pick(RATED, *FIRST), modern, (1,))  # enough to see a spread
@@ -136,10 +137,12 @@ def cells(scale: str) -> list[Cell]:
         searched() if scale == "cpu" else [],
         grid(pick(RATED, *FIRST), modern, SEEDS),
         grid(RATED, modern, SEEDS[:1]),
+        grid(DENSE_ROWS, dense, SEEDS[:1]),
+        grid(theirs, printed_recipe, SEEDS[:1]),
         grid(pick(RATED, *FIVE), modern, MORE_SEEDS),
-        grid(RATED, modern, SEEDS[1:]),
         grid(DENSE_ROWS, dense, SEEDS),
-        grid(pick(ROWS, *THEIRS, FLAT, SORT_TRUE), pick(COLUMNS, PRINTED), SEEDS),
+        grid(RATED, modern, SEEDS),
+        grid(theirs, printed_recipe, SEEDS),
     )
 
 
