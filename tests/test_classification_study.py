@@ -12,6 +12,7 @@ from experiments import ablation, classification, classification_page
 from experiments.blocks import Figure
 from experiments.classification import BRIDGE, FIRST, FLAT, MODERN, POOLED, SORT, SORT_TRUE
 from experiments.figures import draw_changed
+from experiments.paper.classification import case_claims
 from experiments.printers import markdown
 from experiments.results import Results
 from experiments.runs import run_of
@@ -64,16 +65,20 @@ def test_what_the_search_chose_is_what_is_run() -> None:
 
 @pytest.fixture
 def invented(tmp_path: Path):
-    """Records of made-up runs, as their result.json would look; `lead` points of accuracy are added by row."""
+    """Records of made-up runs, as their result.json would look; `lead` points of accuracy are added by row.
 
-    def make(cells: Iterable[Cell], scale: str, **lead: float) -> Results:
+    `ends`: what a row's diagnoses end with, by row and name.
+    """
+
+    def make(cells: Iterable[Cell], scale: str, ends: dict[str, dict[str, float]] | None = None, **lead: float):
         cells, records = list(cells), Records(tmp_path / "invented")
         records.folder.mkdir(exist_ok=True)
         for number, cell in enumerate(cells):
             end = 0.7 + 0.01 * cell.seed + 0.001 * (number % 3) + lead.get(cell.row, 0.0)
             curve = {"step": [1, 2], "valid/accuracy": [0.5, end], "cpu_seconds": [1.0, 2.0]}
             names = ("gradient_norm", "gradient_norm_after", "gradient_cosine", "true_cosine", "emd", "inverted_pairs")
-            curve |= {f"train/{name}": [0.5, 0.25] for name in names}
+            last = (ends or {}).get(cell.row, {})
+            curve |= {f"train/{name}": [0.5, last.get(name, 0.25) + 0.001 * cell.seed] for name in names}
             bridge = 500 if BRIDGE in cell.row else 20
             record = {"metrics": {"test/accuracy": end}, "curve": curve, "samples": 256, "steps": 2}
             record |= {"train_seconds": 2.0, "cpu_seconds": 2.0 + bridge / 100, "device": "cpu", "threads": 1}
@@ -120,3 +125,17 @@ def test_rows_are_compared_with_the_baseline_of_their_head(invented) -> None:
     (best,) = [line for line in text.splitlines() if line.startswith("| Sort |")]
     assert best.startswith(f"| Sort | {BRIDGE} | 92") and best.count("ahead by 20") == 2
     assert f"| Signum, {BRIDGE} | {POOLED} |" in text and f"| {POOLED} | {POOLED} |" not in text
+
+
+@pytest.mark.parametrize(
+    ("fewer", "verdict"),
+    [
+        ({"emd": 0.1, "inverted_pairs": 0.1}, "holds"),
+        ({"emd": 0.1}, "in part"),  # shorter, but in no better order
+        ({"emd": 0.4, "inverted_pairs": 0.4}, "does not hold"),
+        ({}, "no difference"),
+    ],
+)
+def test_partly_sorted_means_fewer_inverted_pairs_too(invented, fewer: dict[str, float], verdict: str) -> None:
+    results = invented(ablation.cells("cpu"), "cpu", ends={ablation.EQUATION[-1]: fewer})
+    assert case_claims(results)[-1].verdict == verdict
