@@ -278,3 +278,18 @@ def test_copies_and_pickles(build, hard, shape: tuple[int, ...]) -> None:
 def test_impossible_requests_say_why(call, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         call()
+
+
+@pytest.mark.parametrize(("build", "misfit", "low", "high"), [(dense, 0.05, -0.15, 0.15), (lines, 0.4, 0.35, 1.0)])
+def test_a_dense_net_may_imitate_the_values_and_not_the_gradient(build, misfit, low: float, high: float) -> None:
+    """On inputs of 3 directions out of 64 the values say little of the Jacobian, unless a small net is shared by all."""
+    torch.manual_seed(0)
+    hard, directions = Sort(), torch.randn(3, 64)
+    bridge = dab.FittedBridge(hard, build(hard, (4, 4, 4)))
+    for _ in range(250):
+        bridge((torch.randn(128, 3) @ directions).reshape(-1, 4, 4, 4))
+    z = (torch.randn(128, 3) @ directions).reshape(-1, 4, 4, 4).requires_grad_()
+    g = torch.randn(128, 8, 4, 4)
+    (passed_on,), (true,) = (torch.autograd.grad(y, z, g) for y in (bridge(z)[0], hard(z)))
+    assert bridge.misfit < misfit
+    assert low < torch.cosine_similarity(passed_on.flatten(1), true.flatten(1)).mean() < high
