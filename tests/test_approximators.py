@@ -282,7 +282,7 @@ def test_impossible_requests_say_why(call, says: str) -> None:
 
 @pytest.mark.parametrize(("build", "misfit", "low", "high"), [(dense, 0.05, -0.15, 0.15), (lines, 0.4, 0.35, 1.0)])
 def test_a_dense_net_may_imitate_the_values_and_not_the_gradient(build, misfit, low: float, high: float) -> None:
-    """On inputs of 3 directions out of 64 the values say little of the Jacobian, unless a small net is shared by all."""
+    """On inputs of 3 directions out of 64 values say little of the Jacobian, unless a small net is shared by all."""
     torch.manual_seed(0)
     hard, directions = Sort(), torch.randn(3, 64)
     bridge = dab.FittedBridge(hard, build(hard, (4, 4, 4)))
