@@ -147,8 +147,8 @@ def cheapest(results: Results) -> Part:
     own, theirs = (human(place.parameters[0] - place.parameters[1]) for place in (least, dense))
     steps = [f"{1000 * place.step_seconds:.0f} ms" for place in (least, dense)]
     text = (
-        f"Of {len(judged)} approximators of sort, {len(judged) - len(level)} are behind the true gradient. The cheapest "
-        f"of the others is *{least.row}*: {own} parameters in training alone, {steps[0]} a step; the dense one has "
+        f"Of {len(judged)} approximators of sort, {len(judged) - len(level)} are behind the true gradient. The "
+        f"cheapest of the others is *{least.row}*: {own} parameters in training alone, {steps[0]} a step; the dense one has "
         f"{theirs} and takes {steps[1]}."
     )
     if least is not dense:
