@@ -148,8 +148,8 @@ def cheapest(results: Results) -> Part:
     steps = [f"{1000 * place.step_seconds:.0f} ms" for place in (least, dense)]
     text = (
         f"Of {len(judged)} approximators of sort, {len(judged) - len(level)} are behind the true gradient. The "
-        f"cheapest of the others is *{least.row}*: {own} parameters in training alone, {steps[0]} a step; the dense one has "
-        f"{theirs} and takes {steps[1]}."
+        f"cheapest of the others is *{least.row}*: {own} parameters in training alone, {steps[0]} a step; the "
+        f"dense one has {theirs} and takes {steps[1]}."
     )
     if least is not dense:
         text += f" In accuracy it is {compare_paired(least.sample(ACCURACY), dense.sample(ACCURACY))} against that."
