@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from experiments.blocks import Bullets, Heading, Part, Text
+from experiments.estimate import estimate
 from experiments.results import Results
 from experiments.study import Record
 
@@ -28,15 +29,17 @@ def _stamps(provenance: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def unfinished(results: Mapping[str, Results]) -> Part:
-    """What the tables still miss, and what fills it."""
+    """What the tables still miss, what fills it, and how long that takes."""
     lines = []
     for name, of_study in results.items():
-        columns = Counter(cell.column for cell in of_study.missing())
+        missing = of_study.missing()
+        columns = Counter(cell.column for cell in missing)
         where = ", ".join(f"{column} {number}" for column, number in columns.items())
-        if columns:
+        if missing:
+            known = [(cell, record["seconds"]) for cell in of_study.plan if (record := of_study.of(cell))]
             lines.append(
-                f"`python -m experiments {name} --scale {of_study.scale}`: {columns.total()} of {len(of_study.plan)} "
-                f"({where})"
+                f"`python -m experiments {name} --scale {of_study.scale}`: {estimate(missing, 1, known)}. "
+                f"Of {len(of_study.plan)}: {where}."
             )
     text = "Planned runs without a record, by column: an empty cell above waits for machine time, not for code."
     return [Heading("What is not run yet", level=1), Text(text), Bullets(lines)] if lines else []

@@ -163,9 +163,12 @@ class Results:
         """Every place of a column, all variants, run or not."""
         return [place for place in self if place.column == name]
 
+    def of(self, cell: Cell) -> Record | None:
+        return self.at(cell.row, cell.column, cell.variant).records.get(cell.seed)
+
     def missing(self) -> list[Cell]:
         """What is planned and has no record."""
-        return [cell for cell in self.plan if cell.seed not in self.at(cell.row, cell.column, cell.variant).records]
+        return [cell for cell in self.plan if self.of(cell) is None]
 
     def records(self) -> list[Record]:
         return [record for place in self for record in place.records.values()]

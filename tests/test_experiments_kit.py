@@ -272,6 +272,7 @@ def test_what_is_planned_and_not_run_is_counted(tmp_path: Path) -> None:
     cells = [Cell("row", column, seed, ()) for column in ("T5", "T15") for seed in range(3)]
     assert unfinished({"sorting": Results(Records(tmp_path), [], "cpu")}) == []
     for cell in cells[:4]:
-        (tmp_path / f"{cell.id}.json").write_text("{}")
+        (tmp_path / f"{cell.id}.json").write_text(json.dumps({"seconds": 120.0}))
     (line,) = unfinished({"sorting": Results(Records(tmp_path), cells, "cpu")})[-1].lines
-    assert line == "`python -m experiments sorting --scale cpu`: 2 of 6 (T15 2)"
+    to_do = "2 runs to do, 1 at a time: about 4.0 min, by the records of such runs"
+    assert line == f"`python -m experiments sorting --scale cpu`: {to_do}. Of 6: T15 2."
