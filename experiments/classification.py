@@ -90,7 +90,12 @@ def way_of(row: str) -> str:
 
 
 def at_rate(words: str, way: str) -> str:
-    return f"{words} budget.cpu.lr={RATES[way]}"
+    return f"{words} {lr(RATES[way])}".rstrip()
+
+
+def lr(rate: str) -> str:
+    """What the experiment's file says itself need not be said."""
+    return "" if rate == RATES["pooled"] else f"budget.cpu.lr={rate}"
 
 
 RATED = {row: at_rate(words, way_of(row)) for row, words in ROWS.items()}
@@ -150,7 +155,7 @@ def searched() -> list[Cell]:
     columns = {rate: {f"rate{rate}": f"budget.cpu.lr={rate} budget.cpu.steps=702"} for rate in TRIED}
     rows = {rate: pick(ROWS, *WIDER.get(rate, SEARCHED)) for rate in TRIED}
     short = [cell for rate in TRIED for cell in grid(rows[rate], columns[rate], SEEDS[:1])]
-    whole = {f"whole{rate}": f"budget.cpu.lr={rate}" for rate in WHOLE}
+    whole = {f"whole{rate}": lr(rate) for rate in WHOLE}
     return [*short, *grid(pick(ROWS, *HIGHEST), whole, SEEDS[:1])]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from experiments.numbers import duration
@@ -15,15 +15,23 @@ LINE = re.compile(r"^# Expect \(generated\): .*\n", flags=re.MULTILINE)
 
 
 def expectations(places: Iterable[Place]) -> dict[Path, str]:
-    """Experiment file → its line. A place counts when its command is the file alone, but for the column."""
-    parts: dict[Path, list[str]] = defaultdict(list)
+    """Experiment file → its line. A place counts when its command is the file alone, but for the column.
+
+    Of places with one and the same command, the one with more seeds.
+    """
+    parts: dict[Path, dict[str, Place]] = defaultdict(dict)
     for place in places:
         key, _, experiment = place.overrides[0].partition("=")
-        more = place.overrides[1:]
-        if place and key == "experiment" and len(more) <= 1:
-            path = ROOT / "conf" / "experiment" / f"{experiment}.yaml"
-            parts[path].append(f"{' '.join(more) or 'as it is'}: {_reached(place)}")
-    return {path: f"# Expect (generated): {'; '.join(of_file)}.\n" for path, of_file in parts.items()}
+        words = " ".join(place.overrides[1:])
+        if place and key == "experiment" and len(place.overrides) <= 2:
+            of_file = parts[ROOT / "conf" / "experiment" / f"{experiment}.yaml"]
+            of_file[words] = max(of_file.get(words, place), place, key=lambda one: len(one.records))
+    return {path: _line(of_file) for path, of_file in parts.items()}
+
+
+def _line(by_words: Mapping[str, Place]) -> str:
+    reached = [f"{words or 'as it is'}: {_reached(place)}" for words, place in by_words.items()]
+    return f"# Expect (generated): {'; '.join(reached)}.\n"
 
 
 def _reached(place: Place) -> str:

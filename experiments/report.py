@@ -82,11 +82,12 @@ def _between(text: str, marks: tuple[str, str], block: Block) -> str:
 
 
 def experiment_files(results: Mapping[str, Results]) -> dict[Path, str]:
-    """Every experiment file that has records, with its line of what to expect made anew."""
+    """Every experiment file, with its line of what to expect made anew; without one where no record says any more."""
     lines: dict[Path, str] = {}
     for of_study in results.values():
         lines |= expectations(of_study)
-    return {path: with_expectation(path.read_text(), line) for path, line in lines.items()}
+    files = sorted((ROOT / "conf" / "experiment").rglob("*.yaml"))
+    return {path: with_expectation(path.read_text(), lines.get(path, "")) for path in files}
 
 
 def write(scale: str, store: Store = COMMITTED) -> Path:
