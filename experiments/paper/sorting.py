@@ -32,7 +32,7 @@ def claims(results: Results) -> list[Claim]:
         reached("… and fifteen (Signum-RNN)", PAPER[PONDER[5], "T15"], at(PONDER[5], "T15"), ACCURACY, " %"),
         ahead("The hard layer is ahead of the same net with a Tanh", _against(DAB, TANH, "T10"),
               [("T = 5", at(DAB, "T5"), at(TANH, "T5")), ("T = 10", at(DAB, "T10"), at(TANH, "T10")),
-               ("T = 10, long", long, at(TANH, "T10", "long"))], ACCURACY),
+               ("T = 10, long", long, at(TANH, "T10", "long")), ("T = 15", at(DAB, "T15"), at(TANH, "T15"))], ACCURACY),
         fails_without(at(ELU, "T10")),
         ahead("It is ahead of pointer networks", _against(DAB, POINTER, "T10"),
               [("equal samples", at(DAB, "T10"), at(POINTER, "T10")), ("equal time", long, at(POINTER, "T10"))],
@@ -43,7 +43,7 @@ def claims(results: Results) -> list[Claim]:
               [(f"T = {t}, P 5 against 0", at(PONDER[5], f"T{t}"), at(PONDER[0], f"T{t}")) for t in (5, 10)], ACCURACY),
         ahead("The *learned* Jacobian is what helps", "implied, not tried",
               [(f"T = {t}, against {what}", at(DAB, f"T{t}"), at(row, f"T{t}"))
-               for what, row in (("a random one", FROZEN), ("the identity", STRAIGHT)) for t in (5, 10)], ACCURACY),
+               for what, row in (("a random one", FROZEN), ("the identity", STRAIGHT)) for t in (5, 10, 15)], ACCURACY),
         free(at(DAB, "T10"), at(STRAIGHT, "T10")),
     ]  # fmt: skip
 
