@@ -71,7 +71,7 @@ def commit(folder: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("change", [None, edit, commit], ids=["nothing", "edit", "commit"])
+@pytest.mark.parametrize("change", [None, edit, commit], ids=["nothing", "edit", "commit alone"])
 def test_code_that_changes_under_a_run_is_in_its_record(change, git, config, monkeypatch, no_curves) -> None:
     measure = SortingTask.measure
 
@@ -84,24 +84,28 @@ def test_code_that_changes_under_a_run_is_in_its_record(change, git, config, mon
     made, first = config("data.valid_size=50", "data.test_size=50", "trainer.steps=2"), git("rev-parse", "HEAD")
     assert launch(made) == 0
     found = Run(made).result["provenance"]
-    assert found["changed"] is (change is not None)
+    assert found["changed"] is (change is edit)
     assert found["start"]["commit"] == first and found["start"]["dirty"] is False and found["resumed"] == []
     assert found["end"]["commit"] == git("rev-parse", "HEAD") and found["end"]["dirty"] is (change is edit)
 
 
-def test_a_run_resumed_from_another_commit_says_so_even_if_it_ends_at_the_first(git, config, tmp_path) -> None:
+@pytest.mark.parametrize("other_code", [False, True])
+def test_resuming_from_other_code_is_a_change_from_another_commit_is_not(
+    other_code, git, config, tmp_path, monkeypatch
+) -> None:
     made = config()
     first = git("rev-parse", "HEAD")
     provenance.note_start(tmp_path, made)
-    provenance.note_start(tmp_path, made)
-    assert provenance.whole(tmp_path)["changed"] is False
     git("commit", "--allow-empty", "-qm", "two")
-    provenance.note_start(tmp_path, made)
+    with monkeypatch.context() as patched:
+        if other_code:
+            patched.setattr(provenance, "in_use", lambda config: {"dab.bridge": "another"})
+        provenance.note_start(tmp_path, made)
     second = git("rev-parse", "HEAD")
-    git("checkout", "-q", first)
+    provenance.note_start(tmp_path, made)  # the last start and the end are as the first was
     found = provenance.whole(tmp_path)
-    assert [start["commit"] for start in found["resumed"]] == [first, second]
-    assert found["start"]["commit"] == found["end"]["commit"] == first and found["changed"] is True
+    assert [start["commit"] for start in found["resumed"]] == [second, second]
+    assert found["start"]["commit"] == first and found["changed"] is other_code
 
 
 def test_the_code_in_use_is_that_of_the_classes_and_of_what_they_import(config) -> None:

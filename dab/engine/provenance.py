@@ -21,8 +21,8 @@ from dab.engine.sources import in_use
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = Path(__file__).resolve().parents[1]
 NAME = "provenance.json"
-# What must stay the same for a run to be of one piece; stamps of older versions lack some.
-CODE = ("commit", "dirty", "sources", "python", "torch", "cuda", "code", "options")
+MADE_OF = ("code", "options")
+AROUND = ("dirty", "python", "torch", "cuda")
 
 
 def provenance() -> dict[str, Any]:
@@ -91,10 +91,22 @@ def whole(folder: Path) -> dict[str, Any]:
 
     changed     the code was not the same at the start, at every resumption and at the end
     """
-    (first, *later), end = starts(folder), provenance()
-    resumed = [{name: start[name] for name in ("time", *CODE) if name in start} for start in later]
-    changed = any(one.get(name, first[name]) != first[name] for one in (*later, end) for name in CODE if name in first)
+    every, end = starts(folder), provenance()
+    first, *later = every
+    kept = ("time", "commit", "sources", *AROUND, *MADE_OF)
+    resumed = [{name: start[name] for name in kept if name in start} for start in later]
+    changed = any(differ(first, start) for start in later) or differ(every[-1], end)
     return {"start": first, "resumed": resumed, "end": end, "changed": changed}
+
+
+def differ(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether a run with these two stamps is not of one piece. A commit that leaves its code as it was is no change.
+
+    By what the run is made of where both stamps tell (not those at its end, nor of older versions), else by all of the
+    package.
+    """
+    told = all(name in stamp for stamp in (one, other) for name in MADE_OF)
+    return any(one.get(name) != other.get(name) for name in (*AROUND, *(MADE_OF if told else ("sources",))))
 
 
 def _noted(folder: Path) -> dict[str, Any]:

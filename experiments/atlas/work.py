@@ -6,7 +6,7 @@ import time
 
 import torch
 
-from dab.engine.provenance import CODE, provenance
+from dab.engine.provenance import differ, provenance
 from experiments.atlas.plan import BUDGETS, FUNCTIONS, YARDSTICK
 from experiments.atlas.tasks import TASKS
 from experiments.study import Cell, Record
@@ -26,5 +26,5 @@ def record(cell: Cell, scale: str) -> Record:
         **made,
         "seconds": time.monotonic() - before,
         "threads": torch.get_num_threads(),
-        "provenance": {"start": start, "end": end, "changed": any(start.get(name) != end.get(name) for name in CODE)},
+        "provenance": {"start": start, "end": end, "changed": differ(start, end)},
     }
