@@ -31,6 +31,7 @@ WAYS = {
     TRUE: "estimator=true_gradient",
     STRAIGHT: "estimator=straight_through",
     "matched": "approximator=matched",
+    "sharp matched": "approximator=matched approximator.slope=16 approximator.cap=64",  # nearer to the true gradient
     "lines": "approximator=lines",
     "convolutional": "approximator=conv",
     "fitted": "estimator=fitted",
@@ -42,7 +43,7 @@ CONTROLS = ("frozen random bridge", "detached")
 TRAINED = {
     "Sort": (TRUE, *LEARNED, *CONTROLS),
     "Signum": (STRAIGHT, BRIDGE, "matched", "convolutional", "fitted", *CONTROLS),
-    "K-Means, flat": (TRUE, STRAIGHT, BRIDGE, "matched", "convolutional", "detached"),
+    "K-Means, flat": (TRUE, STRAIGHT, BRIDGE, "matched", "sharp matched", "convolutional", "detached"),
     "Topk 2": (TRUE, BRIDGE, "matched", "lines", "detached"),
     "Topk 1": (TRUE,),
     "Topk 3": (TRUE,),
@@ -70,6 +71,7 @@ RATES = {
     STRAIGHT: "0.15",
     BRIDGE: "0.05",
     "matched": "0.4",
+    "sharp matched": "0.4",
     "lines": "0.4",
     "convolutional": "0.15",
     "fitted": "0.4",
@@ -124,7 +126,7 @@ def gradients() -> list[tuple[str, str]]:
     for hard, ways in TRAINED.items():
         known = next((way for way in (TRUE, STRAIGHT) if way in ways), None)
         pairs += [(f"{hard}, {way}", f"{hard}, {known}") for way in ways if known not in (None, way)]
-        bridges = [way for way in LEARNED if way in ways and BRIDGE in ways]
+        bridges = [way for way in (*LEARNED, "sharp matched") if way in ways and BRIDGE in ways]
         pairs += [(f"{hard}, {way}", f"{hard}, {BRIDGE}") for way in bridges if way != BRIDGE]
         pairs += [(f"{hard}, {BRIDGE}", f"{hard}, {way}") for way in CONTROLS if way in ways]
     return pairs
