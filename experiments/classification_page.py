@@ -56,8 +56,8 @@ INTRODUCTION = (
     "of one seed share initial weights wherever shapes agree, data order and augmentation. Sort, top-k and centroids "
     "are read out flat (all of the map), as is *Baseline, flat*; signum and *K-Means* are pooled, as is *Baseline, "
     "pooled*. Before a pooled head k-means cannot be seen at all: the mean of the centroids over the places is the "
-    "mean of the points. That row only tells what its gradient does. *Matched* has a slope of at most 4, which is too soft "
-    "for k-means here; *sharp matched* begins at 16."
+    "mean of the points. That row only tells what its gradient does. *Matched* has a slope of at most 4, *sharp "
+    "matched* one from 16 up to 64."
 )
 TITLES = {
     MODERN: "Hard functions after block 4",
