@@ -5,6 +5,8 @@ What is run, and with which learning rates; classification_page.py says what cam
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from experiments.results import Metric, Results
 from experiments.statistics import printed
 from experiments.study import Cell, grid, once, pick
@@ -58,10 +60,10 @@ ROWS = {
     RELU: f"{CIFAR} estimator=no_hard model.activation=relu",  # signum after a ReLU would have two values, not three
     **{f"{hard}, {way}": f"{CIFAR} {HARD[hard]} {WAYS[way]}" for hard, ways in TRAINED.items() for way in ways},
 }
-# At a rate where one way trains another diverges, so each has its own: searched after a sort (signum where sort has no
-# such row), two epochs, one seed, by validation; used wherever that way is, and at the reduced scale alone. Short runs
-# favour large steps: where the highest was best, it must lead the next after all six epochs too, by more than the
-# standard error of the accuracy of 5,000 images.
+# At a rate where one way trains another diverges, so each has its own: searched, two epochs, one seed, by validation,
+# at the reduced scale alone. Rows that are not searched take the rate of the same way after a sort (after a signum for
+# straight-through). Short runs favour large steps: none is above what is best without a hard function, and there the
+# highest must lead the next after all six epochs too, by more than the standard error of the accuracy of 5,000 images.
 TRIED = ("0.8", "0.6", "0.4", "0.15", "0.05", "0.02")
 WHOLE, NOISE = ("0.8", "0.4"), 0.5
 RATES = {
@@ -78,7 +80,18 @@ RATES = {
     "frozen random bridge": "0.15",
     "detached": "0.15",
 }
-SEARCHED = (POOLED, FLAT, *(f"Sort, {way}" for way in TRAINED["Sort"]), f"Signum, {STRAIGHT}")
+OWN = {  # rows with a search of their own
+    f"Signum, {BRIDGE}": "0.05",
+    "Signum, matched": "0.4",
+    "Signum, convolutional": "0.15",
+    "Signum, fitted": "0.4",
+    f"K-Means, flat, {BRIDGE}": "0.05",
+    f"K-Means, flat, {STRAIGHT}": "0.15",
+    "K-Means, flat, convolutional": "0.15",
+    f"Topk 2, {BRIDGE}": "0.05",
+    f"Centroids, {BRIDGE}": "0.05",
+}
+SEARCHED = (POOLED, FLAT, *(f"Sort, {way}" for way in TRAINED["Sort"]), f"Signum, {STRAIGHT}", *OWN)
 HIGHEST = (POOLED, FLAT, SORT_TRUE, "Sort, matched")  # what was best there
 WIDER = {  # the rest of TRIED is for all; these are for what was best at its edge
     "0.8": (*HIGHEST, "Sort, lines"),
@@ -91,21 +104,21 @@ def way_of(row: str) -> str:
     return row.rpartition(", ")[2]
 
 
-def at_rate(words: str, way: str) -> str:
-    return f"{words} {lr(RATES[way])}".rstrip()
+def rate_of(row: str) -> str:
+    return OWN.get(row) or RATES[way_of(row)]
 
 
 def lr(rate: str) -> str:
-    """What the experiment's file says itself need not be said."""
-    return "" if rate == RATES["pooled"] else f"budget.cpu.lr={rate}"
+    """What the experiment's file says itself, the rate of its dense bridge after a sort, need not be said."""
+    return "" if rate == RATES[BRIDGE] else f"budget.cpu.lr={rate}"
 
 
-RATED = {row: at_rate(words, way_of(row)) for row, words in ROWS.items()}
+RATED = {row: f"{words} {lr(rate_of(row))}".rstrip() for row, words in ROWS.items()}
 ON_POOLED = ("Signum", f"K-Means, {BRIDGE}")
 # The baseline with the same head.
 HEADS = {row: POOLED if row.startswith(ON_POOLED) else FLAT for row in ROWS if row != RELU}
 NO_HARD = "Dense net, no hard function"
-DENSE_ROWS = {
+DENSE_NETS = {
     NO_HARD: f"{DENSE} estimator=no_hard",
     f"Dense net, signum, {BRIDGE}": f"{DENSE} hard=signum",
     f"Dense net, signum, {STRAIGHT}": f"{DENSE} hard=signum estimator=straight_through",
@@ -113,6 +126,8 @@ DENSE_ROWS = {
     f"Dense net, sort1d, {TRUE}": f"{DENSE} hard=sort1d estimator=true_gradient",
     "Dense net, signum, detached": f"{DENSE} hard=signum estimator=detached",
 }
+DENSE_RATES = dict.fromkeys(DENSE_NETS, "0.05")  # searched too, the first but the detached
+DENSE_ROWS = {row: f"{words} {lr(DENSE_RATES[row])}".rstrip() for row, words in DENSE_NETS.items()}
 FIRST = (POOLED, FLAT, SORT_TRUE, SORT)
 FIVE = (FLAT, SORT, SORT_TRUE)
 SIGNUM, TOPK, KMEANS = f"Signum, {BRIDGE}", f"Topk 2, {BRIDGE}", f"K-Means, {BRIDGE}"
@@ -154,11 +169,15 @@ def cells(scale: str) -> list[Cell]:
 
 
 def searched() -> list[Cell]:
-    columns = {rate: {f"rate{rate}": f"budget.cpu.lr={rate} budget.cpu.steps=702"} for rate in TRIED}
-    rows = {rate: pick(ROWS, *WIDER.get(rate, SEARCHED)) for rate in TRIED}
-    short = [cell for rate in TRIED for cell in grid(rows[rate], columns[rate], SEEDS[:1])]
+    cells = [cell for rate in TRIED for cell in short(pick(ROWS, *WIDER.get(rate, SEARCHED)), rate)]
+    cells += [cell for rate in TRIED[3:] for cell in short(pick(DENSE_NETS, *list(DENSE_NETS)[:-1]), rate, steps=2106)]
     whole = {f"whole{rate}": lr(rate) for rate in WHOLE}
-    return [*short, *grid(pick(ROWS, *HIGHEST), whole, SEEDS[:1])]
+    return [*cells, *grid(pick(ROWS, *HIGHEST), whole, SEEDS[:1])]
+
+
+def short(rows: Mapping[str, str], rate: str, steps: int = 702) -> list[Cell]:
+    """One trial of a learning rate for each row, by default of two epochs."""
+    return grid(rows, {f"rate{rate}": f"budget.cpu.lr={rate} budget.cpu.steps={steps}"}, SEEDS[:1])
 
 
 def reached(row: str, results: Results, length: str = "rate") -> dict[str, float]:
