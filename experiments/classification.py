@@ -80,17 +80,9 @@ RATES = {
     "frozen random bridge": "0.15",
     "detached": "0.15",
 }
-OWN = {  # rows with a search of their own
-    f"Signum, {BRIDGE}": "0.05",
-    "Signum, matched": "0.4",
-    "Signum, convolutional": "0.15",
-    "Signum, fitted": "0.4",
-    f"K-Means, flat, {BRIDGE}": "0.05",
-    f"K-Means, flat, {STRAIGHT}": "0.15",
-    "K-Means, flat, convolutional": "0.15",
-    f"Topk 2, {BRIDGE}": "0.05",
-    f"Centroids, {BRIDGE}": "0.05",
-}
+OWN = dict.fromkeys(  # the paper's way has a search after every function
+    (f"{hard}, {BRIDGE}" for hard in ("Signum", "K-Means, flat", "Topk 2", "Centroids")), "0.05"
+)
 SEARCHED = (POOLED, FLAT, *(f"Sort, {way}" for way in TRAINED["Sort"]), f"Signum, {STRAIGHT}", *OWN)
 HIGHEST = (POOLED, FLAT, SORT_TRUE, "Sort, matched")  # what was best there
 WIDER = {  # the rest of TRIED is for all; these are for what was best at its edge

@@ -18,7 +18,6 @@ from experiments.classification import (
     PAPER,
     POOLED,
     PRINTED,
-    RATES,
     RELU,
     SEARCHED,
     SORT,
@@ -32,6 +31,7 @@ from experiments.classification import (
     WHOLE,
     cells,
     gradients,
+    rate_of,
     reached,
     way_of,
 )
@@ -161,7 +161,7 @@ def rates(results: Results) -> Part:
     """What was tried for each way, and what was chosen."""
     measured = {row: of_row for row in SEARCHED if (of_row := reached(row, results))}
     lines = [
-        [row, *tables.tried(of_row, TRIED), *tables.tried(reached(row, results, "whole"), WHOLE), RATES[way_of(row)]]
+        [row, *tables.tried(of_row, TRIED), *tables.tried(reached(row, results, "whole"), WHOLE), rate_of(row)]
         for row, of_row in measured.items()
     ]
     text = (
