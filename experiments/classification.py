@@ -60,9 +60,18 @@ ROWS = {
     RELU: f"{CIFAR} estimator=no_hard model.activation=relu",  # signum after a ReLU would have two values, not three
     **{f"{hard}, {way}": f"{CIFAR} {HARD[hard]} {WAYS[way]}" for hard, ways in TRAINED.items() for way in ways},
 }
+NO_HARD = "Dense net, no hard function"
+DENSE_NETS = {
+    NO_HARD: f"{DENSE} estimator=no_hard",
+    f"Dense net, signum, {BRIDGE}": f"{DENSE} hard=signum",
+    f"Dense net, signum, {STRAIGHT}": f"{DENSE} hard=signum estimator=straight_through",
+    f"Dense net, sort1d, {BRIDGE}": f"{DENSE} hard=sort1d",
+    f"Dense net, sort1d, {TRUE}": f"{DENSE} hard=sort1d estimator=true_gradient",
+    "Dense net, signum, detached": f"{DENSE} hard=signum estimator=detached",
+}
 # At a rate where one way trains another diverges, so each has its own: searched, two epochs, one seed, by validation,
-# at the reduced scale alone. Rows that are not searched take the rate of the same way after a sort (after a signum for
-# straight-through). Short runs favour large steps: none is above what is best without a hard function, and there the
+# at the reduced scale alone; where it has none, a row takes the rate of the same way after a sort (straight-through:
+# after a signum). Short runs favour large steps: none is above what is best without a hard function, and there the
 # highest must lead the next after all six epochs too, by more than the standard error of the accuracy of 5,000 images.
 TRIED = ("0.8", "0.6", "0.4", "0.15", "0.05", "0.02")
 WHOLE, NOISE = ("0.8", "0.4"), 0.5
@@ -80,10 +89,16 @@ RATES = {
     "frozen random bridge": "0.15",
     "detached": "0.15",
 }
-OWN = dict.fromkeys(  # the paper's way has a search after every function
-    (f"{hard}, {BRIDGE}" for hard in ("Signum", "K-Means, flat", "Topk 2", "Centroids")), "0.05"
-)
-SEARCHED = (POOLED, FLAT, *(f"Sort, {way}" for way in TRAINED["Sort"]), f"Signum, {STRAIGHT}", *OWN)
+BRIDGES = {  # the paper's way has a search after every function
+    f"Signum, {BRIDGE}": "0.4",
+    f"K-Means, flat, {BRIDGE}": "0.15",
+    f"Topk 2, {BRIDGE}": "0.05",
+    f"Centroids, {BRIDGE}": "0.15",
+}
+OWN = BRIDGES | {f"K-Means, {BRIDGE}": "0.15"}  # the same function before another head
+OWN |= dict.fromkeys(DENSE_NETS, "0.05")  # six of its twenty epochs
+DENSE_SEARCHED = tuple(row for row in DENSE_NETS if not row.endswith("detached"))
+SEARCHED = (POOLED, FLAT, *(f"Sort, {way}" for way in TRAINED["Sort"]), f"Signum, {STRAIGHT}", *BRIDGES)
 HIGHEST = (POOLED, FLAT, SORT_TRUE, "Sort, matched")  # what was best there
 WIDER = {  # the rest of TRIED is for all; these are for what was best at its edge
     "0.8": (*HIGHEST, "Sort, lines"),
@@ -109,17 +124,7 @@ RATED = {row: f"{words} {lr(rate_of(row))}".rstrip() for row, words in ROWS.item
 ON_POOLED = ("Signum", f"K-Means, {BRIDGE}")
 # The baseline with the same head.
 HEADS = {row: POOLED if row.startswith(ON_POOLED) else FLAT for row in ROWS if row != RELU}
-NO_HARD = "Dense net, no hard function"
-DENSE_NETS = {
-    NO_HARD: f"{DENSE} estimator=no_hard",
-    f"Dense net, signum, {BRIDGE}": f"{DENSE} hard=signum",
-    f"Dense net, signum, {STRAIGHT}": f"{DENSE} hard=signum estimator=straight_through",
-    f"Dense net, sort1d, {BRIDGE}": f"{DENSE} hard=sort1d",
-    f"Dense net, sort1d, {TRUE}": f"{DENSE} hard=sort1d estimator=true_gradient",
-    "Dense net, signum, detached": f"{DENSE} hard=signum estimator=detached",
-}
-DENSE_RATES = dict.fromkeys(DENSE_NETS, "0.05")  # searched too, the first but the detached
-DENSE_ROWS = {row: f"{words} {lr(DENSE_RATES[row])}".rstrip() for row, words in DENSE_NETS.items()}
+DENSE_ROWS = {row: f"{words} {lr(rate_of(row))}".rstrip() for row, words in DENSE_NETS.items()}
 FIRST = (POOLED, FLAT, SORT_TRUE, SORT)
 FIVE = (FLAT, SORT, SORT_TRUE)
 SIGNUM, TOPK, KMEANS = f"Signum, {BRIDGE}", f"Topk 2, {BRIDGE}", f"K-Means, {BRIDGE}"
@@ -162,7 +167,7 @@ def cells(scale: str) -> list[Cell]:
 
 def searched() -> list[Cell]:
     cells = [cell for rate in TRIED for cell in short(pick(ROWS, *WIDER.get(rate, SEARCHED)), rate)]
-    cells += [cell for rate in TRIED[3:] for cell in short(pick(DENSE_NETS, *list(DENSE_NETS)[:-1]), rate, steps=2106)]
+    cells += [cell for rate in TRIED[3:] for cell in short(pick(DENSE_NETS, *DENSE_SEARCHED), rate, steps=2106)]
     whole = {f"whole{rate}": lr(rate) for rate in WHOLE}
     return [*cells, *grid(pick(ROWS, *HIGHEST), whole, SEEDS[:1])]
 

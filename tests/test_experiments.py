@@ -16,7 +16,7 @@ from experiments.blocks import Figure, Table
 from experiments.figures import draw_changed, fingerprint
 from experiments.printers import latex, markdown
 from experiments.results import Results
-from experiments.runs import run_of
+from experiments.runs import run_of, state
 from experiments.study import COMMITTED, ROOT, Cell, Records
 
 BOTH = pytest.mark.parametrize("study", [sorting, binarized], ids=["sorting", "binarized"])
@@ -155,6 +155,14 @@ def test_every_committed_record_belongs_to_a_cell_and_is_a_finished_run() -> Non
             if study.work is None:
                 assert record["curve"] and record["config"]["paths"] == {"runs": "runs", "data": "data"}
             assert not re.search(r"[ =\"](/[a-z]+){2}", path.read_text()), f"{path.name} has a path of a machine"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", report.STUDIES)
+def test_every_committed_record_is_of_the_run_that_its_command_makes_now(name: str) -> None:
+    records = COMMITTED.records(report.STUDIES[name], "cpu")
+    cells = [cell for cell in report.STUDIES[name].cells("cpu") if records.file(cell)]
+    assert not [cell.id for cell in cells if state(cell, "cpu", records) == "stale"]
 
 
 def test_rendering_does_without_the_engine() -> None:
