@@ -26,6 +26,7 @@ from experiments.classification import (
 from experiments.figures import training_curves
 from experiments.results import Metric, Place, Results
 from experiments.statistics import PAIRED_RULE, Sample, compare_paired
+from experiments.step_costs import COST, EXPLAINED
 from experiments.study import Cell, Study, grid, pick
 
 PLACEMENT, CONDITIONING, SORT1D = "placement", "conditioning", "sort1d"
@@ -127,8 +128,10 @@ def render(results: Results) -> list[Part]:
     if not any(results):
         return []
     reduced = "" if results.scale == "paper" else " (reduced: an eighth of the width, six epochs)"
-    opening = f"The three case studies of the paper, in the Resnet18 of the table before{reduced}. {PAIRED_RULE}"
-    parts: list[Part] = [[Heading("Classification: case studies", level=1), Text(opening)]]
+    opening = f"The three case studies of the paper, in the Resnet18 of the table before{reduced}."
+    parts: list[Part] = [
+        [Heading("Classification: case studies", level=1), *map(Text, (opening, EXPLAINED, PAIRED_RULE))]
+    ]
     for column in TITLES:
         parts += [case(results, column), figure(results, column)]
     return parts
@@ -137,7 +140,7 @@ def render(results: Results) -> list[Part]:
 def case(results: Results, column: str) -> Part:
     endings = [tables.ending(head, f"train/{name}") for head, name in ENDINGS[column].items()]
     columns = [tables.ROW, tables.measured("accuracy, %", ACCURACY), *endings]
-    columns += [tables.MORE_PARAMETERS, tables.STEP, tables.TIME, tables.COMMAND]
+    columns += [tables.MORE_PARAMETERS, COST, tables.TIME, tables.COMMAND]
     table = tables.row_table(results.column(column), columns, TITLES[column], file=f"cifar10_{column}")
     against = part(tables.comparison(results, PAIRS[column], ACCURACY, (column, ""), judge=compare_paired))
     if column == CONDITIONING:

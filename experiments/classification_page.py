@@ -40,6 +40,7 @@ from experiments.figures import training_curves
 from experiments.numbers import human
 from experiments.results import Place, Results, chosen
 from experiments.statistics import PAIRED_RULE, RULE, compare_paired, paired
+from experiments.step_costs import COST, EXPLAINED, cost, told
 from experiments.study import Study
 
 REDUCED = (
@@ -73,7 +74,7 @@ def shortened(place: Place) -> str:
 
 
 COSINE = tables.ending("cosine", "train/true_cosine")
-NUMBERS = [tables.Column("gradient", shortened), COSINE, tables.PARAMETERS, tables.MORE_PARAMETERS, tables.STEP]
+NUMBERS = [tables.Column("gradient", shortened), COSINE, tables.PARAMETERS, tables.MORE_PARAMETERS, COST]
 TABLE = tables.full(PAPER, "accuracy", ACCURACY, more=NUMBERS)
 
 
@@ -81,7 +82,9 @@ def render(results: Results) -> list[Part]:
     if not any(results):
         return []
     opening = INTRODUCTION + (REDUCED if results.scale != "paper" else "")
-    parts: list[Part] = [[Heading("Classification: CIFAR10", level=1), Text(opening), Text(RULE), Text(PAIRED_RULE)]]
+    parts: list[Part] = [
+        [Heading("Classification: CIFAR10", level=1), Text(opening), Text(EXPLAINED), Text(RULE), Text(PAIRED_RULE)]
+    ]
     for column, title in TITLES.items():
         table = tables.row_table(results.column(column), TABLE, f"CIFAR10, {title}", file=f"cifar10_{column}")
         parts.append(part(Heading(title), table))
@@ -145,13 +148,12 @@ def cheapest(results: Results) -> Part:
     level = [place for place in judged if leads[place].interval[1] >= 0]
     if not level:
         return [Text(f"All {len(judged)} approximators of sort are behind the true gradient.")]
-    least = min(level, key=lambda place: place.step_seconds)
+    least = min(level, key=cost)
     own, theirs = (human(place.parameters[0] - place.parameters[1]) for place in (least, dense))
-    steps = [f"{1000 * place.step_seconds:.0f} ms" for place in (least, dense)]
     text = (
         f"Of {len(judged)} approximators of sort, {len(judged) - len(level)} are behind the true gradient. The "
-        f"cheapest of the others is *{least.row}*: {own} parameters in training alone, {steps[0]} a step; the "
-        f"dense one has {theirs} and takes {steps[1]}."
+        f"cheapest of the others is *{least.row}*: {own} parameters in training alone, a step of {told(least)}; the "
+        f"dense one has {theirs} and a step of {told(dense)}."
     )
     if least is not dense:
         text += f" In accuracy it is {compare_paired(least.sample(ACCURACY), dense.sample(ACCURACY))} against that."
@@ -167,9 +169,10 @@ def rates(results: Results) -> Part:
     ]
     text = (
         "Validation accuracy in percent after two epochs (the dense net: six of twenty), one seed; where the highest "
-        f"rate was best, also after all six, when it must lead by more than {NOISE} points, a standard error, to be "
-        "taken. What is best after a sort (after a signum for straight-through) is what this gradient is given "
-        "wherever it is used; the paper's own way, the dense bridge, has a search after every function."
+        "rate was best, after all six. A higher rate must lead by more than "
+        f"{NOISE} points, a standard error. What is best after a sort (after a signum for straight-through) is what "
+        "this gradient is given wherever it is used; the paper's own way, the dense bridge, has a search after every "
+        "function. An empty field: not tried, or the training diverged."
     )
     head = ("row", *TRIED, *(f"{rate}, six epochs" for rate in WHOLE), "chosen")
     return part(Heading("Which learning rate?"), Text(text), Table(head, lines))
@@ -186,7 +189,7 @@ def curves(results: Results) -> Part:
 def headline(results: Results) -> Table:
     places = {row: results.at(row, MODERN) for row in (FLAT, SORT, SORT_TRUE)}
     title = "CIFAR10, Resnet18" + (" (reduced)" if results.scale != "paper" else "")
-    return tables.headline(title, places, tables.measured("test accuracy, %", ACCURACY), tables.STEP)
+    return tables.headline(title, places, tables.measured("test accuracy, %", ACCURACY), COST)
 
 
 STUDY = Study("classification/cifar10", cells, render, headline)

@@ -31,7 +31,6 @@ SAMPLES = Column("samples", lambda place: human(place.samples))
 TIME = Column("time", lambda place: duration(place.seconds))
 PARAMETERS = Column("parameters", lambda place: human(place.parameters[1]))
 MORE_PARAMETERS = Column("in training alone", lambda place: human(place.parameters[0] - place.parameters[1]))
-STEP = Column("ms a step", lambda place: f"{1000 * place.step_seconds:.0f}")
 COMMAND = Column("command", lambda place: f"`{place.command}`", always=True)
 
 
