@@ -13,7 +13,7 @@ SCALE ?= cpu
 # CLUSTER=slurm, or CLUSTER="slurm partition=gpu", trains there: docs/SCALING.md.
 CAMPAIGN = --scale $(SCALE) $(if $(CLUSTER),--cluster $(CLUSTER),--jobs $(JOBS)) $(if $(filter-out 0,$(FRESH)),--fresh) $(if $(filter-out 0,$(KEEP)),--keep) $(ARGS)
 
-.PHONY: help install demo train test test-all test-engines lint docs wheel bench figure-bridge figure-toy-variance figure-reconstructions config-reference codec-floor tutorial clean reproduce reproduce-table-sorting reproduce-figure-ponder reproduce-table-binarized reproduce-figure-bpp reproduce-search-bpp reproduce-table-imagenet reproduce-table-cifar10 reproduce-figure-ablation reproduce-atlas render report status
+.PHONY: help install demo train test test-all test-engines lint docs wheel bench step-costs figure-bridge figure-toy-variance figure-reconstructions config-reference codec-floor tutorial clean reproduce reproduce-table-sorting reproduce-figure-ponder reproduce-table-binarized reproduce-figure-bpp reproduce-search-bpp reproduce-table-imagenet reproduce-table-cifar10 reproduce-figure-ablation reproduce-atlas render report status
 
 help: ## Show this menu
 	@awk -F':.*## ' '/^##@ /{printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## /{printf "  make %-25s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -110,6 +110,9 @@ status: $(READY) ## What of a study is done, running, failed or missing [STUDY=s
 
 bench: $(READY) ## Measure speed against bare PyTorch; prints a table and writes bench.json
 	$(PY) scripts/bench.py $(ARGS)
+
+step-costs: $(READY) ## What a training step of every row of classification costs, side by side (3 minutes)
+	$(PY) scripts/step_costs.py
 
 figure-bridge: $(READY) ## The paper's toy figure: a learned bridge and its gradient
 	$(PY) scripts/figure_bridge.py

@@ -93,7 +93,7 @@ RATES = {
 BRIDGES = {  # the paper's way has a search after every function
     f"Signum, {BRIDGE}": "0.4",
     f"K-Means, flat, {BRIDGE}": "0.15",
-    f"Topk 2, {BRIDGE}": "0.05",
+    f"Topk 2, {BRIDGE}": "0.02",
     f"Centroids, {BRIDGE}": "0.05",
 }
 OWN = BRIDGES | {f"K-Means, {BRIDGE}": "0.15"}  # the same function before another head
@@ -105,7 +105,7 @@ WIDER = {  # the rest of TRIED is for all; these are for what was best at its ed
     "0.8": (*HIGHEST, "Sort, lines"),
     "0.6": ("Sort, fitted",),  # at 0.8 it diverges
     "0.1": (),
-    "0.005": (),
+    "0.005": (f"Topk 2, {BRIDGE}",),
     "0.02": (SORT, f"Topk 2, {BRIDGE}", f"Centroids, {BRIDGE}"),
 }
 DENSE_TRIED = {"0.1": (DENSE_STRAIGHT,), "0.005": (DENSE_SORT,)}  # at 0.15 the first diverges

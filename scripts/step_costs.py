@@ -27,7 +27,7 @@ from experiments.study import Cell
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=2, help="of each row and round")
+    parser.add_argument("--steps", type=int, default=2, help="in each turn")
     parser.add_argument("--out", type=Path, default=step_costs.RECORD)
     arguments = parser.parse_args()
     keep_freed_memory()

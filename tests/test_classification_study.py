@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments import ablation, classification, classification_page
+from experiments import ablation, classification, classification_page, step_costs
 from experiments.blocks import Figure
 from experiments.classification import BRIDGE, FIRST, FLAT, MODERN, POOLED, SORT, SORT_TRUE
 from experiments.figures import draw_changed
@@ -63,6 +63,14 @@ def test_what_the_search_chose_is_what_is_run() -> None:
         assert chosen not in edges, f"{row}: at the edge of what was tried"
 
 
+def test_what_a_step_costs_has_been_measured_of_every_row() -> None:
+    rows = step_costs.nets([*classification.cells("cpu"), *ablation.cells("cpu")])
+    costs = json.loads(step_costs.RECORD.read_text())["costs"]
+    assert {net: set(of_net) for net, of_net in costs.items()} == {net: set(of_net) for net, of_net in rows.items()}
+    assert all(costs[net][plain] == 1 for net, plain in step_costs.PLAIN.items())
+    assert costs["Resnet18"]["Sort, detached"] < 1 < costs["Resnet18"][SORT]
+
+
 @pytest.fixture
 def invented(tmp_path: Path):
     """Records of made-up runs, as their result.json would look; `lead` points of accuracy are added by row.
@@ -95,7 +103,7 @@ def invented(tmp_path: Path):
 def test_a_study_renders_all_of_its_records(study, scale: str, invented, tmp_path: Path) -> None:
     parts = study.render(invented(study.cells(scale), scale))
     text = markdown(parts)
-    assert "not run yet" not in text and "duced" in text and "| is |" in text and "ms a step" in text
+    assert "not run yet" not in text and "duced" in text and "| is |" in text and "step / plain" in text
     figures = [block for part in parts for block in part if isinstance(block, Figure)]
     assert len(figures) == (3 if study is ablation else 1)
     if scale == "smoke":
@@ -112,14 +120,15 @@ def test_a_study_without_records_says_nothing(study, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "behind", [("matched", "lines", "fitted", BRIDGE), classification.LEARNED], ids=["one", "none"]
 )
-def test_the_cheapest_approximator_that_loses_nothing(behind: tuple[str, ...], invented) -> None:
+def test_the_cheapest_approximator_that_loses_nothing(behind: tuple[str, ...], invented, monkeypatch) -> None:
     cells = [c for c in classification.cells("cpu") if c.row.startswith("Sort, ") and c.column == MODERN]
+    monkeypatch.setattr(step_costs, "measured", lambda: {SORT: 1.2, "Sort, convolutional": 1.1})
     (block,) = classification_page.cheapest(invented(cells, "cpu", **{f"Sort, {way}": -0.3 for way in behind}))
     if behind == classification.LEARNED:
         assert block.text == "All 5 approximators of sort are behind the true gradient."
         return
     assert "Of 5 approximators of sort, 4 are behind the true gradient." in block.text
-    assert "*Sort, convolutional*: 20 parameters in training alone, 1100 ms a step; the dense one has 500" in block.text
+    assert "*Sort, convolutional*: 20 parameters in training alone, a step of 1.10; the dense one has 500" in block.text
     assert "In accuracy it is ahead by 29.97" in block.text
 
 
