@@ -97,18 +97,19 @@ BRIDGES = {  # the paper's way has a search after every function
     f"Centroids, {BRIDGE}": "0.05",
 }
 OWN = BRIDGES | {f"K-Means, {BRIDGE}": "0.15"}  # the same function before another head
-OWN |= dict.fromkeys(DENSE_NETS, "0.05") | {DENSE_SORT: "0.02"}  # searched in six of its twenty epochs
+OWN |= dict.fromkeys(DENSE_NETS, "0.05") | {DENSE_STRAIGHT: "0.1", DENSE_SORT: "0.02"}  # in six of its twenty epochs
+DIVERGES = {DENSE_STRAIGHT: "0.15", "Sort, fitted": "0.8"}  # at these, which leave no record
 DENSE_SEARCHED = tuple(row for row in DENSE_NETS if not row.endswith("detached"))
 SEARCHED = (POOLED, FLAT, *(f"Sort, {way}" for way in TRAINED["Sort"]), f"Signum, {STRAIGHT}", *BRIDGES)
 HIGHEST = (POOLED, FLAT, SORT_TRUE, "Sort, matched")  # what was best there
 WIDER = {  # the rest of TRIED is for all; these are for what was best at its edge
     "0.8": (*HIGHEST, "Sort, lines"),
-    "0.6": ("Sort, fitted",),  # at 0.8 it diverges
+    "0.6": ("Sort, fitted",),
     "0.1": (),
     "0.005": (f"Topk 2, {BRIDGE}",),
     "0.02": (SORT, f"Topk 2, {BRIDGE}", f"Centroids, {BRIDGE}"),
 }
-DENSE_TRIED = {"0.1": (DENSE_STRAIGHT,), "0.005": (DENSE_SORT,)}  # at 0.15 the first diverges
+DENSE_TRIED = {"0.1": (DENSE_STRAIGHT,), "0.005": (DENSE_SORT,)}
 DENSE_TRIED |= {"0.15": tuple(row for row in DENSE_SEARCHED if row != DENSE_STRAIGHT)}
 DENSE_TRIED |= dict.fromkeys(("0.05", "0.02"), DENSE_SEARCHED)
 

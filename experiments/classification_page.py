@@ -10,6 +10,7 @@ from experiments.classification import (
     DENSE_NET,
     DENSE_ROWS,
     DENSE_SEARCHED,
+    DIVERGES,
     FLAT,
     HEADS,
     LEARNED,
@@ -164,7 +165,7 @@ def rates(results: Results) -> Part:
     """What was tried for each way, and what was chosen."""
     measured = {row: of_row for row in (*SEARCHED, *DENSE_SEARCHED) if (of_row := reached(row, results))}
     lines = [
-        [row, *tables.tried(of_row, TRIED), *tables.tried(reached(row, results, "whole"), WHOLE), rate_of(row)]
+        [row, *_tried(row, of_row), *tables.tried(reached(row, results, "whole"), WHOLE), rate_of(row)]
         for row, of_row in measured.items()
     ]
     text = (
@@ -172,10 +173,15 @@ def rates(results: Results) -> Part:
         "rate was best, after all six. A higher rate must lead by more than "
         f"{NOISE} points, a standard error. What is best after a sort (after a signum for straight-through) is what "
         "this gradient is given wherever it is used; the paper's own way, the dense bridge, has a search after every "
-        "function. An empty field: not tried, or the training diverged."
+        "function."
     )
     head = ("row", *TRIED, *(f"{rate}, six epochs" for rate in WHOLE), "chosen")
     return part(Heading("Which learning rate?"), Text(text), Table(head, lines))
+
+
+def _tried(row: str, reached: dict[str, float]) -> list[str]:
+    texts = zip(TRIED, tables.tried(reached, TRIED))
+    return ["diverges" if DIVERGES.get(row) == rate else text for rate, text in texts]
 
 
 def curves(results: Results) -> Part:

@@ -60,7 +60,7 @@ def test_what_the_search_chose_is_what_is_run() -> None:
         short, chosen = classification.reached(row, results), classification.best_rate(row, results)
         assert classification.rate_of(row) == chosen, row
         edges = {*[*short][:: len(short) - 1]} - {classification.RATES["flat"]}
-        assert chosen not in edges, f"{row}: at the edge of what was tried"
+        assert chosen not in edges or row in classification.DIVERGES, f"{row}: at the edge of what was tried"
 
 
 def test_what_a_step_costs_has_been_measured_of_every_row() -> None:
