@@ -12,8 +12,8 @@ from experiments.classification import (
     BRIDGE,
     CIFAR,
     FLAT,
+    OWN,
     RATED,
-    RATES,
     SEEDS,
     SORT,
     SORT_TRUE,
@@ -22,6 +22,7 @@ from experiments.classification import (
     VALID,
     WAYS,
     lr,
+    rate_of,
 )
 from experiments.figures import training_curves
 from experiments.results import Metric, Place, Results
@@ -34,8 +35,8 @@ STEPS = ("step", "steps")
 EMD, INVERTED = Metric("train/emd", digits=3), Metric("train/inverted_pairs", digits=3)
 
 AFTER = {f"After block {block}, {way}": (block, way) for way, block in product((BRIDGE, STRAIGHT), (1, 2, 3, 4))}
-PLACED = {  # one rate for all places: that of a way after a sort, or a signum
-    row: f"{CIFAR} hard=signum model.after={block} {WAYS[way]} {lr(RATES[way])}".rstrip()
+PLACED = {  # straight-through has the rate of the last block everywhere
+    row: f"{CIFAR} hard=signum model.after={block} {WAYS[way]} {lr(OWN.get(row) or rate_of(f'Signum, {way}'))}".rstrip()
     for row, (block, way) in AFTER.items()
 }
 # The printed gamma of 10 lets the penalty drown the task as soon as it reaches the layer before: both at less. Where it
@@ -80,8 +81,8 @@ TEXTS = {
     PLACEMENT: (
         "Signum after each of the four blocks. *Gradient before*: the norm of what arrives at the input of the hard "
         "function, at the end of training and for one image; *after*: at its output; *cosine*: between the two, which "
-        "are one and the same for straight-through. One learning rate for all places, that of a way after a sort (of "
-        "straight-through after a signum)."
+        "are one and the same for straight-through. The bridge has a search of its learning rate at every place, "
+        "straight-through the rate of the last."
     ),
     CONDITIONING: (
         "The paper finds that the penalty makes the layer before produce partly sorted values. With its printed code "

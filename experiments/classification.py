@@ -60,6 +60,7 @@ ROWS = {
     RELU: f"{CIFAR} estimator=no_hard model.activation=relu",  # signum after a ReLU would have two values, not three
     **{f"{hard}, {way}": f"{CIFAR} {HARD[hard]} {WAYS[way]}" for hard, ways in TRAINED.items() for way in ways},
 }
+PLACES = {f"After block {block}, {BRIDGE}": f"{CIFAR} hard=signum model.after={block}" for block in (1, 2, 3)}
 NO_HARD = "Dense net, no hard function"
 DENSE_STRAIGHT, DENSE_SORT = f"Dense net, signum, {STRAIGHT}", f"Dense net, sort1d, {BRIDGE}"
 DENSE_NETS = {
@@ -90,17 +91,18 @@ RATES = {
     "frozen random bridge": "0.15",
     "detached": "0.15",
 }
-BRIDGES = {  # the paper's way has a search after every function
+BRIDGES = {  # the paper's way has a search after every function, and signum after every block
     f"Signum, {BRIDGE}": "0.4",
     f"K-Means, flat, {BRIDGE}": "0.15",
     f"Topk 2, {BRIDGE}": "0.05",
     f"Centroids, {BRIDGE}": "0.05",
 }
 OWN = BRIDGES | {f"K-Means, {BRIDGE}": "0.15"}  # the same function before another head
+OWN |= dict.fromkeys(PLACES, "0.05")
 OWN |= dict.fromkeys(DENSE_NETS, "0.05") | {DENSE_STRAIGHT: "0.1", DENSE_SORT: "0.02"}  # in six of its twenty epochs
 DIVERGES = {DENSE_STRAIGHT: "0.15", "Sort, fitted": "0.8"}  # at these, which leave no record
 DENSE_SEARCHED = tuple(row for row in DENSE_NETS if not row.endswith("detached"))
-SEARCHED = (POOLED, FLAT, *(f"Sort, {way}" for way in TRAINED["Sort"]), f"Signum, {STRAIGHT}", *BRIDGES)
+SEARCHED = (POOLED, FLAT, *(f"Sort, {way}" for way in TRAINED["Sort"]), f"Signum, {STRAIGHT}", *BRIDGES, *PLACES)
 HIGHEST = (POOLED, FLAT, SORT_TRUE, "Sort, matched")  # what was best there
 WIDER = {  # the rest of TRIED is for all; these are for what was best at its edge
     "0.8": (*HIGHEST, "Sort, lines"),
@@ -176,7 +178,7 @@ def cells(scale: str) -> list[Cell]:
 
 
 def searched() -> list[Cell]:
-    cells = [cell for rate in TRIED for cell in short(pick(ROWS, *WIDER.get(rate, SEARCHED)), rate)]
+    cells = [cell for rate in TRIED for cell in short(pick(ROWS | PLACES, *WIDER.get(rate, SEARCHED)), rate)]
     cells += [cell for rate, rows in DENSE_TRIED.items() for cell in short(pick(DENSE_NETS, *rows), rate, steps=2106)]
     for row, rates in WHOLE.items():
         cells += grid(pick(ROWS, row), {f"whole{rate}": lr(rate) for rate in rates}, SEEDS[:1])

@@ -53,7 +53,7 @@ def draw(pictures: dict[str, Tensor], path: Path) -> None:
         axis.spines[:].set_visible(False)
     figure.subplots_adjust(left=0.25, right=1, top=1, bottom=0, hspace=0.02)
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=80)
+    figure.savefig(path, dpi=80, pil_kwargs={"optimize": True})
     plt.close(figure)
 
 
