@@ -61,6 +61,10 @@ ROWS = {
     **{f"{hard}, {way}": f"{CIFAR} {HARD[hard]} {WAYS[way]}" for hard, ways in TRAINED.items() for way in ways},
 }
 PLACES = {f"After block {block}, {BRIDGE}": f"{CIFAR} hard=signum model.after={block}" for block in (1, 2, 3)}
+ONE_SORT = {  # over all units
+    f"Sort1d, {way}": f"{CIFAR} hard=sort1d model.head=flat {WAYS[way]}"
+    for way in (BRIDGE, STRAIGHT, TRUE, "matched", "detached")
+}
 NO_HARD = "Dense net, no hard function"
 DENSE_STRAIGHT, DENSE_SORT = f"Dense net, signum, {STRAIGHT}", f"Dense net, sort1d, {BRIDGE}"
 DENSE_NETS = {
@@ -98,7 +102,7 @@ BRIDGES = {  # the paper's way has a search after every function, and signum aft
     f"Centroids, {BRIDGE}": "0.05",
 }
 OWN = BRIDGES | {f"K-Means, {BRIDGE}": "0.15"}  # the same function before another head
-OWN |= dict.fromkeys(PLACES, "0.05")
+OWN |= dict.fromkeys((*PLACES, *ONE_SORT), "0.05")
 OWN |= dict.fromkeys(DENSE_NETS, "0.05") | {DENSE_STRAIGHT: "0.1", DENSE_SORT: "0.02"}  # in six of its twenty epochs
 DIVERGES = {DENSE_STRAIGHT: "0.15", "Sort, fitted": "0.8"}  # at these, which leave no record
 DENSE_SEARCHED = tuple(row for row in DENSE_NETS if not row.endswith("detached"))
@@ -112,6 +116,8 @@ WIDER = {  # the rest of TRIED is for all; these are for what was best at its ed
     "0.02": (SORT, f"Topk 2, {BRIDGE}", f"Centroids, {BRIDGE}"),
 }
 WHOLE = dict.fromkeys(HIGHEST, ("0.8", "0.4")) | {f"Topk 2, {BRIDGE}": ("0.05", "0.02")}
+SORT1D_SEARCHED = tuple(f"Sort1d, {way}" for way in (BRIDGE, STRAIGHT, TRUE))
+SORT1D_TRIED = dict.fromkeys(("0.15", "0.05", "0.02"), SORT1D_SEARCHED)
 DENSE_TRIED = {"0.1": (DENSE_STRAIGHT,), "0.005": (DENSE_SORT,)}
 DENSE_TRIED |= {"0.15": tuple(row for row in DENSE_SEARCHED if row != DENSE_STRAIGHT)}
 DENSE_TRIED |= dict.fromkeys(("0.05", "0.02"), DENSE_SEARCHED)
@@ -179,6 +185,7 @@ def cells(scale: str) -> list[Cell]:
 
 def searched() -> list[Cell]:
     cells = [cell for rate in TRIED for cell in short(pick(ROWS | PLACES, *WIDER.get(rate, SEARCHED)), rate)]
+    cells += [cell for rate, rows in SORT1D_TRIED.items() for cell in short(pick(ONE_SORT, *rows), rate)]
     cells += [cell for rate, rows in DENSE_TRIED.items() for cell in short(pick(DENSE_NETS, *rows), rate, steps=2106)]
     for row, rates in WHOLE.items():
         cells += grid(pick(ROWS, row), {f"whole{rate}": lr(rate) for rate in rates}, SEEDS[:1])
