@@ -20,10 +20,12 @@ from experiments.classification import (
     PAPER,
     POOLED,
     PRINTED,
+    RATES,
     RELU,
     SEARCHED,
     SEEDS,
     SORT,
+    SORT1D_SEARCHED,
     SORT_TRUE,
     STRAIGHT,
     THEIRS,
@@ -46,22 +48,22 @@ from experiments.step_costs import COST, EXPLAINED, cost, told
 from experiments.study import Study
 
 REDUCED = (
-    " **Reduced**: an eighth of the width (176 k parameters instead of 11 M) and six epochs, too short for crops; the "
-    "last map is 4x4 as at full width."
+    " **Reduced**: an eighth of the width ({parameters} parameters), six epochs and no crops; the last map is 4x4 as "
+    "at full width. The dense net has {dense} parameters, twenty epochs and crops."
 )
 INTRODUCTION = (
     "CIFAR10, test accuracy in percent, mean ± standard deviation (seeds); a hard function after the last block of a "
     "Resnet18, one recipe for all rows (SGD with Nesterov momentum, one cycle, label smoothing 0.1, crops and flips; "
-    "approximators have an Adam of their own) but for the learning rate, which is searched (below). *In training "
-    "alone*: parameters of the approximator. *Gradient*: its norm before the hard function over that after it, at the "
-    "end of training; SGD steps in proportion, so what shortens the gradient also slows the layers before down, which "
-    "the Adam of the paper's recipe does not mind. *Cosine*: between what is passed on and the true gradient, where "
-    "autograd knows one, in the mean over a batch at the end of training. Rows "
-    "of one seed share initial weights wherever shapes agree, data order and augmentation. Sort, top-k and centroids "
-    "are read out flat (all of the map), as is *Baseline, flat*; signum and *K-Means* are pooled, as is *Baseline, "
-    "pooled*. Before a pooled head k-means cannot be seen at all: the mean of the centroids over the places is the "
-    "mean of the points. That row only tells what its gradient does. *Matched* has a slope of at most 4, *sharp "
-    "matched* one from 16 up to 64."
+    "approximators have an Adam of their own) but for the learning rate, which is searched at the reduced scale "
+    "(below). *In training alone*: parameters of the approximator. *Gradient*: its norm before the hard function over "
+    "that after it, at the end of training; SGD steps in proportion, so what shortens the gradient also slows the "
+    "layers before down, which the Adam of the paper's recipe does not mind. *Cosine*: between what is passed on and "
+    "the true gradient, where autograd knows one, in the mean over a batch at the end of training. Rows of one seed "
+    "share initial weights wherever shapes agree, data order and augmentation. Sort, top-k and centroids are read out "
+    "flat (all of the map), as is *Baseline, flat*; signum and *K-Means* are pooled, as is *Baseline, pooled*. Before "
+    "a pooled head k-means cannot be seen at all: the mean of the centroids over the places is the mean of the points."
+    " That row only tells what its gradient does. *Matched* has a slope of at most 4, *sharp matched* one from 16 up "
+    "to 64."
 )
 TITLES = {
     MODERN: "Hard functions after block 4",
@@ -83,7 +85,7 @@ TABLE = tables.full(PAPER, "accuracy", ACCURACY, more=NUMBERS)
 def render(results: Results) -> list[Part]:
     if not any(results):
         return []
-    opening = INTRODUCTION + (REDUCED if results.scale != "paper" else "")
+    opening = INTRODUCTION + reduced(results)
     parts: list[Part] = [
         [Heading("Classification: CIFAR10", level=1), Text(opening), Text(EXPLAINED), Text(RULE), Text(PAIRED_RULE)]
     ]
@@ -104,6 +106,13 @@ def render(results: Results) -> list[Part]:
         comparison(results, "Does it help a dense net?", against_dense, DENSE_NET),
         curves(results),
     ]
+
+
+def reduced(results: Results) -> str:
+    plain, dense = results.at(POOLED, MODERN), results.at(NO_HARD, DENSE_NET)
+    if results.scale != "cpu" or not (plain and dense):
+        return ""
+    return REDUCED.format(parameters=human(plain.parameters[0]), dense=human(dense.parameters[0]))
 
 
 def answer(results: Results) -> Part:
@@ -142,7 +151,9 @@ def comparison(results: Results, title: str, pairs: list[tuple[str, str]], colum
 
 
 def cheapest(results: Results) -> Part:
-    """Of the approximators of sort, the cheapest that loses nothing: against the gradient that needs none."""
+    """Of the approximators of sort, the cheapest that loses nothing: against the gradient that needs none. Those with
+    seeds enough to judge.
+    """
     true, dense = (results.at(row, MODERN) for row in (SORT_TRUE, SORT))
     tried = results.among([f"Sort, {way}" for way in LEARNED], MODERN)
     leads = {place: paired(place.sample(ACCURACY), true.sample(ACCURACY)) for place in tried if true}
@@ -150,23 +161,29 @@ def cheapest(results: Results) -> Part:
     if not dense or len(judged) < 2:
         return []
     level = [place for place in judged if leads[place].interval[1] >= 0]
+    heading = Heading("The cheapest approximator that loses nothing")
     if not level:
-        return [Text(f"All {len(judged)} approximators of sort are behind the true gradient.")]
+        return [
+            heading,
+            Text(f"All {len(judged)} approximators of sort that were judged are behind the true gradient."),
+        ]
     least = min(level, key=cost)
     own, theirs = (human(place.parameters[0] - place.parameters[1]) for place in (least, dense))
     text = (
-        f"Of {len(judged)} approximators of sort, {len(judged) - len(level)} are behind the true gradient. The "
-        f"cheapest of the others is *{least.row}*: {own} parameters in training alone, a step of {told(least)}; the "
-        f"dense one has {theirs} and a step of {told(dense)}."
+        f"Of the {len(tried)} approximators of sort {len(judged)} have the seeds to be judged; behind the true "
+        f"gradient: {len(judged) - len(level)}. The cheapest of the others is *{least.row}*: {own} parameters in "
+        f"training alone, *step / plain* {told(least)}; the dense one has {theirs} and {told(dense)}."
     )
     if least is not dense:
         text += f" In accuracy it is {compare_paired(least.sample(ACCURACY), dense.sample(ACCURACY))} against that."
-    return [Text(text)]
+    return [heading, Text(text)]
 
 
 def rates(results: Results) -> Part:
     """What was tried for each way, and what was chosen."""
-    measured = {row: of_row for row in (*SEARCHED, *DENSE_SEARCHED) if (of_row := reached(row, results))}
+    measured = {
+        row: of_row for row in (*SEARCHED, *SORT1D_SEARCHED, *DENSE_SEARCHED) if (of_row := reached(row, results))
+    }
     whole = [rate for rate in TRIED if any(rate in rates for rates in WHOLE.values())]
     lines = [
         [row, *_tried(row, of_row), *tables.tried(reached(row, results, "whole"), whole), rate_of(row)]
@@ -175,9 +192,10 @@ def rates(results: Results) -> Part:
     text = (
         "Validation accuracy in percent after two epochs (the dense net: six of twenty), one seed; where that was in "
         "doubt, after all six, which then decide. A higher rate must lead by more than "
-        f"{NOISE} points, a standard error. What is best after a sort (after a signum for straight-through) is what "
-        "this gradient is given wherever it is used; the paper's own way, the dense bridge, has a search after every "
-        "function."
+        f"{NOISE} points, about a standard error. What is best after a sort (after a signum for straight-through) is "
+        "what this gradient is given wherever it is used; the paper's own way, the dense bridge, has a search after "
+        f"every function, and after a signum at every place. No rate above {RATES['flat']}, the one of the baselines, "
+        "is chosen; what is beyond the best of a row's rates, or far from it, was not tried (–)."
     )
     head = ("row", *TRIED, *(f"{rate}, six epochs" for rate in whole), "chosen")
     return part(Heading("Which learning rate?"), Text(text), Table(head, lines))

@@ -116,7 +116,8 @@ HEAD = (
     "tasks (0: always first, 1: always last); *step* the time of a training step in steps of straight-through "
     "(– where only the atlas has tried it). Of several rows of one method validation chooses, so that one with more "
     "rows had more tries; of codes it chooses by the reconstruction, also where they are ranked by the probe. A method "
-    "was tried where it applies, so few were tried everywhere; those of less than a quarter of the tasks stand last."
+    "was tried where it applies, so few were tried everywhere; those of less than a quarter of the tasks stand last. "
+    "What autograd knows by itself (the true gradient of a sort) is no rival: it is in the tables of the studies."
 )
 
 

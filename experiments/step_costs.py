@@ -44,5 +44,6 @@ def told(place: Place) -> str:
 COST = Column("step / plain", told)
 EXPLAINED = (
     "*Step / plain*: the time of a training step, in steps of the same net without a hard function, measured in turn "
-    "in one process (`scripts/step_costs.py`); *time* is that of the runs, which were made on more than one machine."
+    "in one process (`scripts/step_costs.py`); *time* is that of the runs, which were made on more than one machine. "
+    "Away from scale=cpu, which was not measured so, the milliseconds of a run's own step."
 )

@@ -10,6 +10,7 @@ import runpy
 import sys
 from functools import cache
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -40,6 +41,12 @@ def test_hard_attention_finds_where_to_look() -> None:
 def test_a_forest_of_scikit_learn_passes_a_gradient_on() -> None:
     before, *trained = run("scikit_learn")[0]["errors"].values()
     assert before > 0.9 and max(trained) < 0.4
+
+
+def test_a_call_of_numpy_is_learned_through() -> None:
+    """The shortest whole program; by the mean of its last hundred steps."""
+    missed = run("own_function")[0]["missed"]
+    assert missed[0] > 1 and fmean(missed[-100:]) < 0.25
 
 
 def test_costs_are_learned_through_a_solver() -> None:

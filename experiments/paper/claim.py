@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from experiments.blocks import Table
 from experiments.results import Metric, Place
-from experiments.statistics import Printed, Sample, compare, verdict
+from experiments.statistics import Printed, Sample, compare, paired, verdict
 
 HOLDS, PARTLY, FAILS, LEVEL = "holds", "in part", "does not hold", "no difference"
 FEW, BUDGET, NOT_RUN = "too few runs", "not comparable", "not run"
@@ -15,9 +15,10 @@ RULE = (
     "A claim that a number is reached *holds* when ours agrees with it or is better, by the rule of the verdicts; a "
     "claim that one row is ahead of another *holds* when it is so by more than two standard errors (or, seed against "
     "seed, when the interval lies above zero) everywhere it was tried, *in part* when only somewhere. *No difference*: "
-    "level everywhere. Which of our runs speak to a claim was settled when they were known: ten numbers are judged by "
-    "the long run, as the paper's own budget is hundreds of times ours, and of several rows the best on test stands "
-    "for its kind where codes are compared."
+    "level everywhere. What is claimed to be so and so many points ahead does not hold where all intervals end below "
+    "these, and holds in part if it is ahead. Which of our runs speak to a claim was settled when they were known: ten "
+    "numbers are judged by the long run, as the paper's own budget is hundreds of times ours, and of several rows the "
+    "best on test stands for its kind where codes are compared."
 )
 
 
@@ -77,15 +78,22 @@ def ahead(
     pairs: Iterable[Pair],
     metric: Metric,
     judge: Callable[[Sample, Sample, int], str] = compare,
+    by: float = 0.0,
+    note: str = "",
 ) -> Claim:
-    """That one row is ahead of another, everywhere it was tried."""
+    """That one row is ahead of another, everywhere it was tried; where the paper prints how far, as far as that."""
     found = [(where, one, two) for where, one, two in pairs if one and two]
     if not found:
         return Claim(claim, paper, "not run yet", NOT_RUN)
     texts = [judge(one.sample(metric), two.sample(metric), metric.digits) for _, one, two in found]
     ours = "; ".join(f"{where}: {text}" if where else text for (where, _, _), text in zip(found, texts))
     evidence = list(dict.fromkeys(place for _, one, two in found for place in (one, two)))
-    return Claim(claim, paper, ours, said(texts), evidence)
+    word = said(texts)
+    if by and word != FEW:
+        leads = [paired(one.sample(metric), two.sample(metric)) for _, one, two in found]
+        if all(lead.interval[1] < by for lead in leads if lead.leads.n > 1):
+            word = PARTLY if word in (HOLDS, PARTLY) else FAILS
+    return Claim(claim, paper, f"{ours}{note and f' {note}'}", word, evidence)
 
 
 def said(comparisons: Sequence[str]) -> str:

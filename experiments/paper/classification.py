@@ -23,6 +23,10 @@ from experiments.results import Place, Results
 from experiments.statistics import compare_paired
 
 
+def reduced(results: Results) -> str:
+    return "" if results.scale == "paper" else "(reduced net)"
+
+
 def claims(results: Results) -> list[Claim]:
     at = results.at
     dense = (f"Dense net, signum, {BRIDGE}", f"Dense net, sort1d, {BRIDGE}")
@@ -33,6 +37,7 @@ def claims(results: Results) -> list[Claim]:
             [("flat read-out", at(SORT, MODERN), at(FLAT, MODERN)), ("pooled", at(SORT, MODERN), at(POOLED, MODERN))],
             ACCURACY,
             compare_paired,
+            note=reduced(results),
         ),
         ahead(
             "In a dense net a hard function helps",
@@ -40,6 +45,7 @@ def claims(results: Results) -> list[Claim]:
             [(row.removeprefix("Dense net, "), at(row, DENSE_NET), at(NO_HARD, DENSE_NET)) for row in dense],
             ACCURACY,
             compare_paired,
+            by=10,
         ),
     ]
 
@@ -57,6 +63,8 @@ def case_claims(results: Results) -> list[Claim]:
             ],
             ACCURACY,
             compare_paired,
+            by=25,
+            note=reduced(results),
         ),
         ahead(
             "Signum trains well only after the last block",
@@ -67,27 +75,32 @@ def case_claims(results: Results) -> list[Claim]:
             ],
             ACCURACY,
             compare_paired,
+            note=reduced(results),
         ),
         conditioned(results),
     ]
 
 
 def conditioned(results: Results) -> Claim:
-    """How far from sorted at the end of training: with a penalty that reaches the layer before, and with one that
-    cannot. A shorter distance alone may come from values that differ less: sorted ones have fewer inverted pairs too.
+    """How far from sorted at the end of training: with a penalty that reaches the layer before, with one that cannot,
+    and before any training. A shorter distance alone may come from values that differ less: sorted ones have fewer
+    inverted pairs too.
     """
     claim, paper = "The penalty makes the layer before produce partly sorted values", "a falling distance"
-    released, equation = places = [
-        results.at(row, ablation.CONDITIONING) for row in (ablation.RELEASED, ablation.EQUATION[-1])
-    ]
+    rows = (ablation.EQUATION[-1], ablation.RELEASED, ablation.UNTRAINED)
+    places = [results.at(row, ablation.CONDITIONING) for row in rows]
     texts, judged = [], []
     for what, metric in (("distance", ablation.EMD), ("inverted pairs", ablation.INVERTED)):
-        ends = [place.last(metric.name) for place in (released, equation)]
-        if ends[0] is None or ends[1] is None:
+        ends = [end for place in places if (end := place.last(metric.name))]
+        if len(ends) < len(places):
             return Claim(claim, paper, "not run yet", NOT_RUN)
-        judged.append(compare_paired(*ends, metric.digits))
-        texts.append(f"{what} {ends[1].text(metric.digits)} against {ends[0].text(metric.digits)}")
-    text = f"`equation`, where it reaches that layer, against `released`, where it cannot: {'; '.join(texts)}"
+        equation, *others = ends
+        judged += [compare_paired(other, equation, metric.digits) for other in others]
+        texts.append(f"{what} {' against '.join(end.text(metric.digits) for end in ends)}")
+    text = (
+        "`equation`, where it reaches that layer, against `released`, where it cannot, against the weights as they "
+        f"began: {'; '.join(texts)} {reduced(results)}".rstrip()
+    )
     return Claim(claim, paper, text, said(judged), places)
 
 
@@ -111,7 +124,7 @@ def gain(results: Results) -> Gap:
     error = math.hypot(spread, other) / math.sqrt(5)
     printed = (
         f"Sort's gain over the baseline, {sort} against {base} %, is {sort - base:.2f} points with a standard error of "
-        f"{error:.2f}, and the baseline is two to three points below a well-trained Resnet18."
+        f"{error:.2f}."
     )
     return Gap("A gain below its spread", printed, *_compared(results, [(SORT, FLAT), (SORT, POOLED)]))
 
@@ -132,6 +145,8 @@ def _compared(results: Results, pairs: list[tuple[str, str]]) -> tuple[list[str]
     for one, two in ((results.at(a, MODERN), results.at(b, MODERN)) for a, b in pairs):
         if one and two:
             is_so = compare_paired(one.sample(ACCURACY), two.sample(ACCURACY))
-            lines.append(f"{one.row} against {two.row}, points, seed against seed (reduced): {is_so}.")
+            lines.append(
+                f"{one.row} against {two.row}, points, seed against seed: {is_so} {reduced(results)}".strip() + "."
+            )
             places += [one, two]
     return lines, places

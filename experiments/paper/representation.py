@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from itertools import combinations
 
+from experiments import imagenet
+from experiments.imagenet import COLUMN
 from experiments.imagenet import PAPER as IMAGENET
-from experiments.paper.claim import FAILS, FEW, HOLDS, NOT_RUN, PARTLY, Claim, Gap, said
+from experiments.paper.claim import FAILS, FEW, HOLDS, NOT_RUN, PARTLY, Claim, Gap, ahead, said
 from experiments.representation import (
     BPP,
     DENSE,
@@ -53,8 +55,15 @@ def ahead_of_gumbel(results: Results, data: str, label: str, metric: Metric) -> 
 
 def imagenet_claims(results: Results) -> list[Claim]:
     similar, probe = IMAGENET["DAB-Signum"]
-    paper = f"MS-SSIM {similar.text()}, probe {probe.text()} %"
-    return [Claim("DAB-Signum is best on ImageNet at 768 bits", paper, "needs GPUs and ImageNet", NOT_RUN)]
+    claim, paper = "DAB-Signum is best on ImageNet at 768 bits", f"MS-SSIM {similar.text()}, probe {probe.text()} %"
+    best, *others = (
+        results.at(row, COLUMN) for row in ("DAB-Signum", *(row for row in IMAGENET if row != "DAB-Signum"))
+    )
+    if not best:
+        return [Claim(claim, paper, "needs GPUs and ImageNet", NOT_RUN)]
+    pairs = [(f"against {other.row}", best, other) for other in others]
+    metrics = {"MS-SSIM": imagenet.SIMILAR, "probe": imagenet.PROBE}
+    return [ahead(f"{claim}: {what}", paper, pairs, metric, compare_paired) for what, metric in metrics.items()]
 
 
 def gaps(results: Results) -> list[Gap]:
