@@ -102,7 +102,7 @@ BRIDGES = {  # the paper's way has a search after every function, and signum aft
     f"Centroids, {BRIDGE}": "0.05",
 }
 OWN = BRIDGES | {f"K-Means, {BRIDGE}": "0.15"}  # the same function before another head
-OWN |= dict.fromkeys((*PLACES, *ONE_SORT), "0.05")
+OWN |= dict(zip(PLACES, ("0.05", "0.15", "0.15"))) | dict.fromkeys(ONE_SORT, "0.05")
 OWN |= dict.fromkeys(DENSE_NETS, "0.05") | {DENSE_STRAIGHT: "0.1", DENSE_SORT: "0.02"}  # in six of its twenty epochs
 DIVERGES = {DENSE_STRAIGHT: "0.15", "Sort, fitted": "0.8"}  # at these, which leave no record
 DENSE_SEARCHED = tuple(row for row in DENSE_NETS if not row.endswith("detached"))
@@ -113,7 +113,7 @@ WIDER = {  # the rest of TRIED is for all; these are for what was best at its ed
     "0.6": ("Sort, fitted",),
     "0.1": (),
     "0.005": (f"Topk 2, {BRIDGE}",),
-    "0.02": (SORT, f"Topk 2, {BRIDGE}", f"Centroids, {BRIDGE}"),
+    "0.02": (SORT, f"Topk 2, {BRIDGE}", f"Centroids, {BRIDGE}", f"After block 1, {BRIDGE}"),
 }
 WHOLE = dict.fromkeys(HIGHEST, ("0.8", "0.4")) | {f"Topk 2, {BRIDGE}": ("0.05", "0.02")}
 SORT1D_SEARCHED = tuple(f"Sort1d, {way}" for way in (BRIDGE, STRAIGHT, TRUE))
