@@ -44,7 +44,7 @@ from experiments.figures import training_curves
 from experiments.numbers import human
 from experiments.results import Place, Results, chosen
 from experiments.statistics import PAIRED_RULE, RULE, compare_paired, paired
-from experiments.step_costs import COST, EXPLAINED, cost, told
+from experiments.step_costs import COST, EXPLAINED, cost, speed, told
 from experiments.study import Study
 
 REDUCED = (
@@ -104,6 +104,7 @@ def render(results: Results) -> list[Part]:
         cheapest(results),
         rates(results),
         comparison(results, "Does it help a dense net?", against_dense, DENSE_NET),
+        speed() if results.scale == "cpu" else [],
         curves(results),
     ]
 

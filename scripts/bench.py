@@ -20,10 +20,11 @@ from typing import Any
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # as train.py does
 
 import torch
-from bench_classification import image_noise, measure_functions, measure_kmeans, measure_resnet
+from bench_classification import measure_functions, measure_kmeans, measure_resnet
 from bench_compress import measure_compress
 from bench_images import measure_images
 from bench_loops import ROOT, Timed, bare_loop, bare_step, configuration, interleaved, our_loop, ratio
+from bench_memory import measure_memory
 from bench_orchestration import measure_orchestration
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -156,46 +157,6 @@ def measure_imports(rounds: int) -> dict[str, float]:
         "seconds of import dab on top of it": statistics.median(ours),
         "import dab / import torch": statistics.median(o / t for o, t in zip(ours, torch_seconds)),
     }
-
-
-def peak_memory(*overrides: str) -> float:
-    """Megabytes that training steps add to a fresh process."""
-    code = f"import sys; sys.path.insert(0, 'scripts'); import bench; bench.print_memory(*{overrides!r})"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    return float(done.stdout)
-
-
-def print_memory(*overrides: str) -> None:
-    torch.set_num_threads(1)
-    config = configuration(*overrides)
-    job = build(config, Workers(), image_noise(config) if "classification" in config["name"] else None)
-    Path("/proc/self/clear_refs").write_text("5")  # Linux: forget the peak that building has left
-    before = _peak_kilobytes()
-    for step in range(3):
-        bare_step(job, job.data.batch(step))
-    print((_peak_kilobytes() - before) / 1024)
-
-
-def _peak_kilobytes() -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
-
-
-def measure_memory() -> dict[str, float]:
-    """A bridge against straight-through: of the dense sorter, and after the last block of a Resnet18."""
-    sides = {
-        "dense sorter, batch 16384": ("trainer.batch_size=16384",),
-        "Resnet18 of width 8, batch 128": (
-            "experiment=classification/cifar10",
-            "hard=signum",
-            "trainer.batch_size=128",
-        ),
-    }
-    table = {}
-    for name, overrides in sides.items():
-        bridge, plain = (peak_memory(*overrides, f"estimator={e}") for e in ("bridge", "straight_through"))
-        table |= {f"peak MB of a bridge step, {name}": bridge, f"bridge / straight-through, {name}": bridge / plain}
-    return table
 
 
 def measure(rounds: int, length: int, threads: int) -> dict[str, float]:

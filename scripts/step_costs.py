@@ -1,5 +1,6 @@
 """What a training step of every row of the classification studies costs, as times that of the same net without a hard
-function: all rows in one process, a few steps of each in turn, median of the rounds.
+function: all rows in one process, a few steps of each in turn, median of the rounds. And what the hard functions, the
+engine and the memory of a bridge cost.
 
 python scripts/step_costs.py [--rounds 5] [--out results/classification/steps.json]
 
@@ -13,8 +14,9 @@ import statistics
 from pathlib import Path
 
 import torch
-from bench_classification import image_noise
+from bench_classification import image_noise, measure_functions, measure_kmeans, measure_loop
 from bench_loops import Timed, interleaved, our_loop, ratio
+from bench_memory import measure_memory
 
 from dab.engine.host import keep_freed_memory
 from dab.engine.provenance import provenance
@@ -41,8 +43,12 @@ def main() -> None:
         print(f"{net}: {len(rows)} rows, {1000 * statistics.median(times[plain]):.0f} ms without a hard function")
         for name, cost in found[net].items():
             print(f"  {cost:6.2f}  {name}")
+    speed = measure_loop(15, 1) | measure_functions(15, 1) | measure_kmeans(1)
+    speed |= measure_memory("Resnet18 of width 8, batch 128")
+    for name, value in speed.items():
+        print(f"{value:8.3g}  {name}")
     measured = {"rounds": arguments.rounds, "steps": arguments.steps, "threads": 1, "provenance": begun}
-    write_json(arguments.out, {"costs": found, **measured})
+    write_json(arguments.out, {"costs": found, "speed": {k: round(v, 3) for k, v in speed.items()}, **measured})
     print(f"wrote {arguments.out}")
 
 

@@ -69,6 +69,15 @@ def test_what_a_step_costs_has_been_measured_of_every_row() -> None:
     assert costs["Resnet18"]["Sort, detached"] < 1 < costs["Resnet18"][SORT]
 
 
+def test_the_engine_and_k_means_are_as_fast_as_they_should_be() -> None:
+    speed = step_costs.record()["speed"]
+    assert speed["our loop / bare model"] > 0.95
+    assert (
+        speed["farthest: faster than scikit-learn, times"] > 20 and speed["farthest: inertia / scikit-learn's"] < 1.05
+    )
+    assert next(value for name, value in speed.items() if name.startswith("bridge / straight-through")) < 1.2
+
+
 @pytest.fixture
 def invented(tmp_path: Path):
     """Records of made-up runs, as their result.json would look; `lead` points of accuracy are added by row.
