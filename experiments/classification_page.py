@@ -104,8 +104,8 @@ def render(results: Results) -> list[Part]:
         cheapest(results),
         rates(results),
         comparison(results, "Does it help a dense net?", against_dense, DENSE_NET),
-        speed() if results.scale == "cpu" else [],
         curves(results),
+        speed() if results.scale == "cpu" else [],
     ]
 
 

@@ -27,7 +27,10 @@ def measure_memory(*names: str) -> dict[str, float]:
     table = {}
     for name in names or SIDES:
         bridge, plain = (peak_memory(*SIDES[name], f"estimator={e}") for e in ("bridge", "straight_through"))
-        table |= {f"peak MB of a bridge step, {name}": bridge, f"bridge / straight-through, {name}": bridge / plain}
+        table |= {
+            f"peak MB of a bridge step, {name}": bridge,
+            f"memory of a step: bridge / straight-through, {name}": bridge / plain,
+        }
     return table
 
 
