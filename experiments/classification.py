@@ -117,7 +117,8 @@ WIDER = {  # the rest of TRIED is for all; these are for what was best at its ed
 }
 WHOLE = dict.fromkeys(HIGHEST, ("0.8", "0.4")) | {f"Topk 2, {BRIDGE}": ("0.05", "0.02")}
 SORT1D_SEARCHED = tuple(f"Sort1d, {way}" for way in (BRIDGE, STRAIGHT, TRUE))
-SORT1D_TRIED = {"0.4": SORT1D_SEARCHED[-1:]} | dict.fromkeys(("0.15", "0.05", "0.02"), SORT1D_SEARCHED)
+SORT1D_TRIED = {"0.4": SORT1D_SEARCHED[2:], "0.005": SORT1D_SEARCHED[1:2]}
+SORT1D_TRIED |= dict.fromkeys(("0.15", "0.05", "0.02"), SORT1D_SEARCHED)
 DENSE_TRIED = {"0.1": (DENSE_STRAIGHT,), "0.005": (DENSE_SORT,)}
 DENSE_TRIED |= {"0.15": tuple(row for row in DENSE_SEARCHED if row != DENSE_STRAIGHT)}
 DENSE_TRIED |= dict.fromkeys(("0.05", "0.02"), DENSE_SEARCHED)
