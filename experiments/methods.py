@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-PAPERS, OURS, STRAIGHT, RELAXED = "The paper's bridge", "Other bridges", "Straight-through, ReinMax", "Relaxations"
+PAPERS, OURS, STRAIGHT, RELAXED = "The paper's bridge", "Other bridges", "Straight-through and its kin", "Relaxations"
 UNBIASED, NOISE, QUANTIZED = "Unbiased", "Perturbations", "Quantizers"
 PLAIN, NETS, CONTROLS = "No hard function, or its own gradient", "Other nets", "Floors and controls"
 
