@@ -49,8 +49,7 @@ CONDITIONED = {
 RELEASED, *EQUATION = CONDITIONED
 CONTROL, UNTRAINED = "True gradient", "No gradient: as the weights began"
 CONDITIONED |= {CONTROL: RATED[SORT_TRUE], UNTRAINED: RATED["Sort, detached"]}
-# One sort over all units leaves features that hardly differ between images: at the rates of the other studies, and at
-# that of scale=paper, the read-out diverges.
+# What differs between gradients here is not the width of the net: the same rates at every scale.
 SORTED = {row: f"{words} optimizer.lr={rate_of(row)}" for row, words in ONE_SORT.items()}
 UNSORTED = "No sort"
 SORTED[UNSORTED] = RATED[FLAT]
@@ -91,7 +90,8 @@ TEXTS = {
     SORT1D: (
         "The map as one line, sorted, and read out flat. The true gradient of a sort is known; the paper compares with "
         "straight-through alone. *Cosine*: with the true gradient, at the end of training. The bridge, "
-        "straight-through and the true gradient have a search of their learning rate, the others the rate of the last. "
+        "straight-through and the true gradient have a search of their learning rate; matched has that of the true "
+        "gradient, detached that of the bridge. "
         "SGD steps in proportion to a gradient, the Adam of the paper's recipe "
         "does not: the last rows tell its size from its direction."
     ),
