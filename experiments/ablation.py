@@ -49,8 +49,7 @@ CONDITIONED = {
 RELEASED, *EQUATION = CONDITIONED
 CONTROL, UNTRAINED = "True gradient", "No gradient: as the weights began"
 CONDITIONED |= {CONTROL: RATED[SORT_TRUE], UNTRAINED: RATED["Sort, detached"]}
-# What differs between gradients here is not the width of the net: the same rates at every scale.
-SORTED = {row: f"{words} optimizer.lr={rate_of(row)}" for row, words in ONE_SORT.items()}
+SORTED = {row: f"{words} {lr(rate_of(row))}".rstrip() for row, words in ONE_SORT.items()}
 UNSORTED = "No sort"
 SORTED[UNSORTED] = RATED[FLAT]
 SORTED |= {
