@@ -54,7 +54,7 @@ def test_whole_comparisons_come_first() -> None:
 
 def test_what_the_search_chose_is_what_is_run() -> None:
     results = Results(COMMITTED.records(classification_page.STUDY, "cpu"), classification.cells("cpu"), "cpu")
-    for row in (*classification.SEARCHED, *classification.DENSE_SEARCHED):
+    for row in (*classification.SEARCHED, *classification.SORT1D_SEARCHED, *classification.DENSE_SEARCHED):
         short, chosen = classification.reached(row, results), classification.best_rate(row, results)
         assert classification.rate_of(row) == chosen, row
         edges = {*[*short][:: len(short) - 1]} - {classification.RATES["flat"]}
@@ -110,7 +110,9 @@ def invented(tmp_path: Path):
 def test_a_study_renders_all_of_its_records(study, scale: str, invented, tmp_path: Path) -> None:
     parts = study.render(invented(study.cells(scale), scale))
     text = markdown(parts)
-    assert "not run yet" not in text and "duced" in text and "| is |" in text and "step / plain" in text
+    assert "not run yet" not in text and "| is |" in text and "step / plain" in text
+    assert ("an eighth of the width" in text) == (scale == "cpu")
+    assert ("What the 25 points become" in text) == (study is ablation)
     figures = [block for part in parts for block in part if isinstance(block, Figure)]
     assert len(figures) == (3 if study is ablation else 1)
     if scale == "smoke":
@@ -130,12 +132,12 @@ def test_a_study_without_records_says_nothing(study, tmp_path: Path) -> None:
 def test_the_cheapest_approximator_that_loses_nothing(behind: tuple[str, ...], invented, monkeypatch) -> None:
     cells = [c for c in classification.cells("cpu") if c.row.startswith("Sort, ") and c.column == MODERN]
     monkeypatch.setattr(step_costs, "measured", lambda: {SORT: 1.2, "Sort, convolutional": 1.1})
-    (block,) = classification_page.cheapest(invented(cells, "cpu", **{f"Sort, {way}": -0.3 for way in behind}))
+    _, block = classification_page.cheapest(invented(cells, "cpu", **{f"Sort, {way}": -0.3 for way in behind}))
     if behind == classification.LEARNED:
-        assert block.text == "All 5 approximators of sort are behind the true gradient."
+        assert block.text == "All 5 approximators of sort that were judged are behind the true gradient."
         return
-    assert "Of 5 approximators of sort, 4 are behind the true gradient." in block.text
-    assert "*Sort, convolutional*: 20 parameters in training alone, a step of 1.10; the dense one has 500" in block.text
+    assert "Of the 5 approximators of sort 5 have the seeds to be judged; behind the true gradient: 4." in block.text
+    assert "*Sort, convolutional*: 20 parameters in training alone, *step / plain* 1.10; the dense one" in block.text
     assert re.search(r"In accuracy it is ahead by (29\.9|30\.0)", block.text)
 
 
@@ -161,3 +163,11 @@ def test_rows_are_compared_with_the_baseline_of_their_head(invented) -> None:
 def test_partly_sorted_means_fewer_inverted_pairs_too(invented, fewer: dict[str, float], verdict: str) -> None:
     results = invented(ablation.cells("cpu"), "cpu", ends={ablation.EQUATION[-1]: fewer})
     assert case_claims(results)[-1].verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("lead", "verdict"), [(0.26, "holds"), (0.1, "in part"), (0.0, "does not hold"), (-0.1, "does not hold")]
+)
+def test_a_lead_of_25_points_is_not_any_lead(invented, lead: float, verdict: str) -> None:
+    rows = {f"Sort1d, {BRIDGE}{recipe}": lead for recipe in ("", ", paper's recipe")}
+    assert case_claims(invented(ablation.cells("cpu"), "cpu", **rows))[0].verdict == verdict
