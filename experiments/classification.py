@@ -120,6 +120,7 @@ WHOLE = dict.fromkeys(HIGHEST, ("0.8", "0.4")) | {f"Topk 2, {BRIDGE}": ("0.05", 
 SORT1D_SEARCHED = tuple(f"Sort1d, {way}" for way in (BRIDGE, STRAIGHT, TRUE))
 SORT1D_TRIED = {"0.4": SORT1D_SEARCHED[2:], "0.005": SORT1D_SEARCHED[1:2]}
 SORT1D_TRIED |= dict.fromkeys(("0.15", "0.05", "0.02"), SORT1D_SEARCHED)
+WHOLE |= dict.fromkeys(SORT1D_SEARCHED[:2], ("0.05", "0.02"))
 DENSE_TRIED = {"0.1": (DENSE_STRAIGHT,), "0.005": (DENSE_SORT,)}
 DENSE_TRIED |= {"0.15": tuple(row for row in DENSE_SEARCHED if row != DENSE_STRAIGHT)}
 DENSE_TRIED |= dict.fromkeys(("0.05", "0.02"), DENSE_SEARCHED)
@@ -164,7 +165,7 @@ def gradients() -> list[tuple[str, str]]:
 
 
 def cells(scale: str) -> list[Cell]:
-    """In the order they are worth running: whole comparisons, a row of everything, seeds of what decides, the rest."""
+    """In the order they are worth running: whole comparisons, a row of everything, then function by function."""
     modern, printed_recipe, dense = pick(COLUMNS, MODERN), pick(COLUMNS, PRINTED), {DENSE_NET: ""}
     theirs = pick(ROWS, *THEIRS, FLAT, SORT_TRUE)
     if scale == "smoke":
@@ -180,6 +181,7 @@ def cells(scale: str) -> list[Cell]:
         grid(pick(RATED, *DECIDING), modern, SEEDS),
         grid(pick(RATED, *FIVE), modern, MORE_SEEDS),
         grid(DENSE_ROWS, dense, SEEDS),
+        *(grid(pick(RATED, *(f"{hard}, {way}" for way in ways)), modern, SEEDS) for hard, ways in TRAINED.items()),
         grid(RATED, modern, SEEDS),
         grid(theirs, printed_recipe, SEEDS),
     )
@@ -190,7 +192,7 @@ def searched() -> list[Cell]:
     cells += [cell for rate, rows in SORT1D_TRIED.items() for cell in short(pick(ONE_SORT, *rows), rate)]
     cells += [cell for rate, rows in DENSE_TRIED.items() for cell in short(pick(DENSE_NETS, *rows), rate, steps=2106)]
     for row, rates in WHOLE.items():
-        cells += grid(pick(ROWS, row), {f"whole{rate}": lr(rate) for rate in rates}, SEEDS[:1])
+        cells += grid(pick(ROWS | ONE_SORT, row), {f"whole{rate}": lr(rate) for rate in rates}, SEEDS[:1])
     return cells
 
 
