@@ -61,6 +61,17 @@ def test_what_the_search_chose_is_what_is_run() -> None:
         assert chosen not in edges or row in classification.DIVERGES, f"{row}: at the edge of what was tried"
 
 
+def test_at_one_rate_for_both_the_comparison_with_straight_through_is_another(invented) -> None:
+    bridge, straight = classification.SORT1D_SEARCHED[:2]
+    cells = [cell for cell in classification.cells("cpu") if cell.column in ("whole0.05", "whole0.02")]
+    cells = [cell for cell in cells if cell.row in (bridge, straight)]
+    (text,) = classification_page.one_rate(invented(cells, "cpu", **{bridge: 0.1}))
+    ahead, number = re.search(r"at 0\.05 [\d.]+ against [\d.]+ %, (\w+) by ([\d.]+)", text.text).groups()
+    assert ahead == "ahead" and float(number) == pytest.approx(10, abs=0.3)
+    alone = [cell for cell in cells if (cell.row, cell.column) != (straight, "whole0.05")]
+    assert classification_page.one_rate(invented(alone, "cpu")) == []
+
+
 def test_what_a_step_costs_has_been_measured_of_every_row() -> None:
     rows = step_costs.nets([*classification.cells("cpu"), *ablation.cells("cpu")])
     costs = json.loads(step_costs.RECORD.read_text())["costs"]
