@@ -196,7 +196,8 @@ def rates(results: Results) -> Part:
         f"{NOISE} points, about a standard error. What is best after a sort (after a signum for straight-through) is "
         "what this gradient is given wherever it is used; the paper's own way, the dense bridge, has a search after "
         f"every function, and after a signum at every place. No rate above {RATES['flat']}, the one of the baselines, "
-        "is chosen; what is beyond the best of a row's rates, or far from it, was not tried (–)."
+        "is chosen; what is beyond the best of a row's rates, or far from it, was not tried (–). *Diverges later*: with "
+        "another seed, after the epochs of the search; it is not chosen."
     )
     head = ("row", *TRIED, *(f"{rate}, six epochs" for rate in whole), "chosen")
     return part(Heading("Which learning rate?"), Text(text), Table(head, lines)) + one_rate(results)
@@ -226,7 +227,11 @@ def one_rate(results: Results) -> Part:
 
 def _tried(row: str, reached: dict[str, float]) -> list[str]:
     texts = zip(TRIED, tables.tried(reached, TRIED))
-    return ["diverges" if DIVERGES.get(row) == rate else text for rate, text in texts]
+    return [_diverging(text) if rate in DIVERGES.get(row, ()) else text for rate, text in texts]
+
+
+def _diverging(text: str) -> str:
+    return "diverges" if text == "–" else f"{text}, diverges later"
 
 
 def curves(results: Results) -> Part:
