@@ -196,8 +196,8 @@ def rates(results: Results) -> Part:
         f"{NOISE} points, about a standard error. What is best after a sort (after a signum for straight-through) is "
         "what this gradient is given wherever it is used; the paper's own way, the dense bridge, has a search after "
         f"every function, and after a signum at every place. No rate above {RATES['flat']}, the one of the baselines, "
-        "is chosen; what is beyond the best of a row's rates, or far from it, was not tried (–). *Diverges later*: with "
-        "another seed, after the epochs of the search; it is not chosen."
+        "is chosen; what is beyond the best of a row's rates, or far from it, was not tried (–). *Diverges later*: "
+        "with another seed, after the epochs of the search; it is not chosen."
     )
     head = ("row", *TRIED, *(f"{rate}, six epochs" for rate in whole), "chosen")
     return part(Heading("Which learning rate?"), Text(text), Table(head, lines)) + one_rate(results)
