@@ -35,18 +35,19 @@ PLACEMENT, CONDITIONING, SORT1D = "placement", "conditioning", "sort1d"
 STEPS = ("step", "steps")
 EMD, INVERTED = Metric("train/emd", digits=3), Metric("train/inverted_pairs", digits=3)
 
-AFTER = {f"After block {block}, {way}": (block, way) for way, block in product((BRIDGE, STRAIGHT), (1, 2, 3, 4))}
-PLACED = {  # straight-through has the rate of the last block everywhere
+PLACED_WAYS = (BRIDGE, STRAIGHT, "matched")
+AFTER = {f"After block {block}, {way}": (block, way) for way, block in product(PLACED_WAYS, (1, 2, 3, 4))}
+PLACED = {  # straight-through and matched have their rate of the last block everywhere
     row: f"{CIFAR} hard=signum model.after={block} {WAYS[way]} {lr(OWN.get(row) or rate_of(f'Signum, {way}'))}".rstrip()
     for row, (block, way) in AFTER.items()
 }
-# The printed gamma of 10 lets the penalty drown the task as soon as it reaches the layer before: both at less. Where it
+# The printed gamma of 10 lets the penalty drown the task as soon as it reaches the layer before: two at less. Where it
 # does not, gamma scales the loss of the approximator alone, whose Adam takes no notice: one is enough.
 CONDITIONED = {
     f"Routing `{routing}`, gamma {gamma}": f"{RATED[SORT]} estimator.routing={routing} estimator.gamma={gamma}"
-    for routing, gamma in (("released", 0.01), ("equation", 0.001), ("equation", 0.01))
+    for routing, gamma in (("released", 0.01), ("equation", 0.001), ("equation", 0.01), ("equation", 10))
 }
-RELEASED, *EQUATION = CONDITIONED
+RELEASED, *EQUATION, DROWNED = CONDITIONED
 CONTROL, UNTRAINED = "True gradient", "No gradient: as the weights began"
 CONDITIONED |= {CONTROL: RATED[SORT_TRUE], UNTRAINED: RATED["Sort, detached"]}
 SORTED = {row: f"{words} {lr(rate_of(row))}".rstrip() for row, words in ONE_SORT.items()}

@@ -14,7 +14,8 @@ from experiments.study import Cell, grid, once, pick
 ACCURACY = Metric("test/accuracy", factor=100)
 VALID = ACCURACY.on("valid")
 SEEDS, MORE_SEEDS = (0, 1, 2), (3, 4)
-MODERN, PRINTED, DENSE_NET = "modern", "printed", "dense"  # columns: two recipes for the Resnet, and the dense net
+# Columns: two recipes for the Resnet, and for the dense net.
+MODERN, PRINTED, DENSE_NET, DENSE_PRINTED = "modern", "printed", "dense", "dense-printed"
 COLUMNS = {MODERN: "", PRINTED: "recipe=paper"}
 
 # What each row is called, and its command but for the recipe and the seed.
@@ -30,6 +31,8 @@ HARD = {
 BRIDGE, TRUE, STRAIGHT = "dense bridge", "true gradient", "straight-through"
 WAYS = {
     BRIDGE: "",
+    "dense bridge of 512": "approximator.hidden=[512,512]",  # instead of 128 and 128
+    "dense bridge with skip": "approximator.skip=true",
     TRUE: "estimator=true_gradient",
     STRAIGHT: "estimator=straight_through",
     "matched": "approximator=matched",
@@ -40,7 +43,8 @@ WAYS = {
     "frozen random bridge": "approximator.frozen=true",
     "detached": "estimator=detached",
 }
-LEARNED = (BRIDGE, "matched", "lines", "convolutional", "fitted")
+SIZES = tuple(way for way in WAYS if way.startswith(f"{BRIDGE} "))
+LEARNED = (BRIDGE, *SIZES, "matched", "lines", "convolutional", "fitted")
 CONTROLS = ("frozen random bridge", "detached")
 TRAINED = {
     "Sort": (TRUE, *LEARNED, *CONTROLS),
@@ -52,12 +56,18 @@ TRAINED = {
     "Centroids": (TRUE, BRIDGE, "matched"),
     "K-Means": (BRIDGE,),
 }
-POOLED, FLAT, RELU = "Baseline, pooled", "Baseline, flat", "Baseline with ReLU, pooled"
+POOLED, FLAT = "Baseline, pooled", "Baseline, flat"
+VARIANTS = {  # of the recipe, by the baseline
+    "Baseline with ReLU, pooled": "model.activation=relu",  # signum after a ReLU would have two values, not three
+    "Baseline with crops, pooled": "data.crop=4",
+    "Baseline with quick norms, pooled": "model.norm_momentum=0.3",
+    "Baseline by plain SGD, pooled": "optimizer.nesterov=false optimizer.weight_decay=0 task.label_smoothing=0",
+}
 SORT, SORT_TRUE = f"Sort, {BRIDGE}", f"Sort, {TRUE}"
 ROWS = {
     POOLED: f"{CIFAR} estimator=no_hard",
     FLAT: f"{CIFAR} estimator=no_hard model.head=flat",
-    RELU: f"{CIFAR} estimator=no_hard model.activation=relu",  # signum after a ReLU would have two values, not three
+    **{row: f"{CIFAR} estimator=no_hard {words}" for row, words in VARIANTS.items()},
     **{f"{hard}, {way}": f"{CIFAR} {HARD[hard]} {WAYS[way]}" for hard, ways in TRAINED.items() for way in ways},
 }
 PLACES = {f"After block {block}, {BRIDGE}": f"{CIFAR} hard=signum model.after={block}" for block in (1, 2, 3)}
@@ -66,10 +76,11 @@ ONE_SORT = {  # over all units
     for way in (BRIDGE, STRAIGHT, TRUE, "matched", "detached")
 }
 NO_HARD = "Dense net, no hard function"
-DENSE_STRAIGHT, DENSE_SORT = f"Dense net, signum, {STRAIGHT}", f"Dense net, sort1d, {BRIDGE}"
+DENSE_SIGNUM, DENSE_SORT = (f"Dense net, {hard}, {BRIDGE}" for hard in ("signum", "sort1d"))
+DENSE_STRAIGHT = f"Dense net, signum, {STRAIGHT}"
 DENSE_NETS = {
     NO_HARD: f"{DENSE} estimator=no_hard",
-    f"Dense net, signum, {BRIDGE}": f"{DENSE} hard=signum",
+    DENSE_SIGNUM: f"{DENSE} hard=signum",
     DENSE_STRAIGHT: f"{DENSE} hard=signum estimator=straight_through",
     DENSE_SORT: f"{DENSE} hard=sort1d",
     f"Dense net, sort1d, {TRUE}": f"{DENSE} hard=sort1d estimator=true_gradient",
@@ -77,8 +88,8 @@ DENSE_NETS = {
 }
 # At a rate where one way trains another diverges, so each has its own: searched, two epochs, one seed, by validation,
 # at the reduced scale alone; where it has none, a row takes the rate of the same way after a sort (straight-through:
-# after a signum). Short runs favour large steps: a higher rate must lead by more than the standard error of the
-# accuracy of 5,000 images, none is above what is best without a hard function, and some are decided by all six.
+# after a signum). A higher rate must lead by more than the standard error of the accuracy of 5,000 images, none is
+# above what is best without a hard function, and what is in doubt, or much is built on, is decided by all six epochs.
 TRIED = ("0.8", "0.6", "0.4", "0.15", "0.1", "0.05", "0.02", "0.005")
 NOISE = 0.5
 RATES = {
@@ -86,7 +97,7 @@ RATES = {
     "flat": "0.4",
     TRUE: "0.4",
     STRAIGHT: "0.15",
-    BRIDGE: "0.05",
+    **dict.fromkeys((BRIDGE, *SIZES), "0.05"),
     "matched": "0.4",
     "sharp matched": "0.4",
     "lines": "0.4",
@@ -101,6 +112,7 @@ BRIDGES = {  # the paper's way has a search after every function, and signum aft
     f"Topk 2, {BRIDGE}": "0.05",
     f"Centroids, {BRIDGE}": "0.05",
 }
+SIZED = tuple(f"Sort, {way}" for way in SIZES)
 OWN = BRIDGES | {f"K-Means, {BRIDGE}": "0.15"}  # the same function before another head
 OWN |= dict(zip(PLACES, ("0.05", "0.15", "0.15"))) | dict.fromkeys(ONE_SORT, "0.05")
 OWN |= {f"Sort1d, {STRAIGHT}": "0.02", f"Sort1d, {TRUE}": "0.4", "Sort1d, matched": "0.4"}
@@ -108,7 +120,9 @@ OWN |= dict.fromkeys(DENSE_NETS, "0.05") | {DENSE_SORT: "0.02"}  # in six of its
 # At these, which leave no record; at 0.1 after the epochs of the search, and with one seed of three.
 DIVERGES = {DENSE_STRAIGHT: ("0.15", "0.1"), "Sort, fitted": ("0.8",)}
 DENSE_SEARCHED = tuple(row for row in DENSE_NETS if not row.endswith("detached"))
-SEARCHED = (POOLED, FLAT, *(f"Sort, {way}" for way in TRAINED["Sort"]), f"Signum, {STRAIGHT}", *BRIDGES, *PLACES)
+STRAIGHTS = tuple(f"{hard}, {STRAIGHT}" for hard in ("Signum", "K-Means, flat"))
+AFTER_SORT = tuple(f"Sort, {way}" for way in TRAINED["Sort"] if way not in SIZES)
+SEARCHED = (POOLED, FLAT, *AFTER_SORT, *STRAIGHTS, *BRIDGES, *PLACES)
 HIGHEST = (POOLED, FLAT, SORT_TRUE, "Sort, matched")  # what was best there
 WIDER = {  # the rest of TRIED is for all; these are for what was best at its edge
     "0.8": (*HIGHEST, "Sort, lines"),
@@ -117,14 +131,17 @@ WIDER = {  # the rest of TRIED is for all; these are for what was best at its ed
     "0.005": (f"Topk 2, {BRIDGE}",),
     "0.02": (SORT, f"Topk 2, {BRIDGE}", f"Centroids, {BRIDGE}", f"After block 1, {BRIDGE}"),
 }
-WHOLE = dict.fromkeys(HIGHEST, ("0.8", "0.4")) | {f"Topk 2, {BRIDGE}": ("0.05", "0.02")}
+SIZED_TRIED = dict.fromkeys(("0.15", "0.05", "0.02"), tuple(f"Sort, {way}" for way in SIZES))
+WHOLE = dict.fromkeys(HIGHEST, ("0.8", "0.4")) | {f"Topk 2, {BRIDGE}": ("0.05", "0.02"), SORT: ("0.15", "0.05")}
+WHOLE |= dict.fromkeys(STRAIGHTS, ("0.4", "0.15"))
 SORT1D_SEARCHED = tuple(f"Sort1d, {way}" for way in (BRIDGE, STRAIGHT, TRUE))
 SORT1D_TRIED = {"0.4": SORT1D_SEARCHED[2:], "0.005": SORT1D_SEARCHED[1:2]}
 SORT1D_TRIED |= dict.fromkeys(("0.15", "0.05", "0.02"), SORT1D_SEARCHED)
-WHOLE |= dict.fromkeys(SORT1D_SEARCHED[:2], ("0.05", "0.02"))
+WHOLE |= dict(zip(SORT1D_SEARCHED, (("0.05", "0.02"), ("0.05", "0.02", "0.005"))))
 DENSE_TRIED = {"0.1": (DENSE_STRAIGHT,), "0.005": (DENSE_SORT,)}
 DENSE_TRIED |= {"0.15": tuple(row for row in DENSE_SEARCHED if row != DENSE_STRAIGHT)}
 DENSE_TRIED |= dict.fromkeys(("0.05", "0.02"), DENSE_SEARCHED)
+ALL_SEARCHED = (*SEARCHED, *SIZED_TRIED["0.05"], *SORT1D_SEARCHED, *DENSE_SEARCHED)
 
 
 def way_of(row: str) -> str:
@@ -143,7 +160,7 @@ def lr(rate: str) -> str:
 RATED = {row: f"{words} {lr(rate_of(row))}".rstrip() for row, words in ROWS.items()}
 ON_POOLED = ("Signum", f"K-Means, {BRIDGE}")
 # The baseline with the same head.
-HEADS = {row: POOLED if row.startswith(ON_POOLED) else FLAT for row in ROWS if row != RELU}
+HEADS = {row: POOLED if row.startswith(ON_POOLED) else FLAT for row in ROWS if row not in VARIANTS}
 DENSE_ROWS = {row: f"{words} {lr(rate_of(row))}".rstrip() for row, words in DENSE_NETS.items()}
 FIRST = (POOLED, FLAT, SORT_TRUE, SORT)
 FIVE = (FLAT, SORT, SORT_TRUE)
@@ -173,6 +190,7 @@ def cells(scale: str) -> list[Cell]:
         few = pick(RATED, *FIRST, "Sort, matched", "Sort, detached", f"K-Means, flat, {STRAIGHT}")
         twice = grid(pick(RATED, *FIRST), modern, (1,))  # enough to see a spread
         return [*grid(few, modern, (0,)), *twice, *grid(pick(DENSE_ROWS, NO_HARD), dense, (0,))]
+    dense_printed = grid(pick(DENSE_NETS, NO_HARD, DENSE_SIGNUM, DENSE_SORT), {DENSE_PRINTED: "recipe=paper"}, SEEDS)
     return once(
         searched() if scale == "cpu" else [],
         grid(pick(RATED, *FIRST), modern, SEEDS),
@@ -180,6 +198,7 @@ def cells(scale: str) -> list[Cell]:
         grid(DENSE_ROWS, dense, SEEDS[:1]),
         grid(theirs, printed_recipe, SEEDS[:1]),
         grid(pick(RATED, *DECIDING), modern, SEEDS),
+        dense_printed,
         grid(pick(RATED, *FIVE), modern, MORE_SEEDS),
         grid(DENSE_ROWS, dense, SEEDS),
         *(grid(pick(RATED, *(f"{hard}, {way}" for way in ways)), modern, SEEDS) for hard, ways in TRAINED.items()),
@@ -190,7 +209,8 @@ def cells(scale: str) -> list[Cell]:
 
 def searched() -> list[Cell]:
     cells = [cell for rate in TRIED for cell in short(pick(ROWS | PLACES, *WIDER.get(rate, SEARCHED)), rate)]
-    cells += [cell for rate, rows in SORT1D_TRIED.items() for cell in short(pick(ONE_SORT, *rows), rate)]
+    for tried in (SIZED_TRIED, SORT1D_TRIED):
+        cells += [cell for rate, rows in tried.items() for cell in short(pick(ROWS | ONE_SORT, *rows), rate)]
     cells += [cell for rate, rows in DENSE_TRIED.items() for cell in short(pick(DENSE_NETS, *rows), rate, steps=2106)]
     for row, rates in WHOLE.items():
         cells += grid(pick(ROWS | ONE_SORT, row), {f"whole{rate}": lr(rate) for rate in rates}, SEEDS[:1])

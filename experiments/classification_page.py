@@ -6,10 +6,10 @@ from experiments import tables
 from experiments.blocks import Heading, Part, Table, Text, part
 from experiments.classification import (
     ACCURACY,
+    ALL_SEARCHED,
     CONTROLS,
     DENSE_NET,
     DENSE_ROWS,
-    DENSE_SEARCHED,
     DIVERGES,
     FLAT,
     HEADS,
@@ -21,8 +21,6 @@ from experiments.classification import (
     POOLED,
     PRINTED,
     RATES,
-    RELU,
-    SEARCHED,
     SEEDS,
     SORT,
     SORT1D_SEARCHED,
@@ -33,6 +31,7 @@ from experiments.classification import (
     TRIED,
     TRUE,
     VALID,
+    VARIANTS,
     WHOLE,
     cells,
     gradients,
@@ -100,7 +99,7 @@ def render(results: Results) -> list[Part]:
         comparison(results, "Every row against its baseline", list(HEADS.items()), MODERN),
         comparison(results, "Which gradient?", gradients(), MODERN),
         comparison(results, "And with the paper's recipe?", printed_pairs, PRINTED),
-        comparison(results, "What does the paper's ELU cost?", [(RELU, POOLED)], MODERN),
+        comparison(results, "The recipe", [(row, POOLED) for row in VARIANTS], MODERN),
         cheapest(results),
         rates(results),
         comparison(results, "Does it help a dense net?", against_dense, DENSE_NET),
@@ -182,9 +181,7 @@ def cheapest(results: Results) -> Part:
 
 def rates(results: Results) -> Part:
     """What was tried for each way, and what was chosen."""
-    measured = {
-        row: of_row for row in (*SEARCHED, *SORT1D_SEARCHED, *DENSE_SEARCHED) if (of_row := reached(row, results))
-    }
+    measured = {row: of_row for row in ALL_SEARCHED if (of_row := reached(row, results))}
     whole = [rate for rate in TRIED if any(rate in rates for rates in WHOLE.values())]
     lines = [
         [row, *_tried(row, of_row), *tables.tried(reached(row, results, "whole"), whole), rate_of(row)]
