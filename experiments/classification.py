@@ -5,7 +5,9 @@ What is run, and with which learning rates; classification_page.py says what cam
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from experiments.results import Metric, Results
 from experiments.statistics import printed
@@ -28,11 +30,11 @@ HARD = {
     "Centroids": "hard=kmeans hard.output=centroids",
     **{f"Topk {k}": f"hard=topk hard.k={k}" for k in (1, 2, 3)},
 }
-BRIDGE, TRUE, STRAIGHT = "dense bridge", "true gradient", "straight-through"
+BRIDGE, SKIP, TRUE, STRAIGHT = "dense bridge", "dense bridge with skip", "true gradient", "straight-through"
 WAYS = {
     BRIDGE: "",
     "dense bridge of 512": "approximator.hidden=[512,512]",  # instead of 128 and 128
-    "dense bridge with skip": "approximator.skip=true",
+    SKIP: "approximator.skip=true",
     TRUE: "estimator=true_gradient",
     STRAIGHT: "estimator=straight_through",
     "matched": "approximator=matched",
@@ -40,20 +42,21 @@ WAYS = {
     "lines": "approximator=lines",
     "convolutional": "approximator=conv",
     "fitted": "estimator=fitted",
+    "fitted with skip": "estimator=fitted approximator.skip=true",
     "frozen random bridge": "approximator.frozen=true",
     "detached": "estimator=detached",
 }
 SIZES = tuple(way for way in WAYS if way.startswith(f"{BRIDGE} "))
-LEARNED = (BRIDGE, *SIZES, "matched", "lines", "convolutional", "fitted")
+LEARNED = (BRIDGE, *SIZES, "matched", "lines", "convolutional", "fitted", "fitted with skip")
 CONTROLS = ("frozen random bridge", "detached")
 TRAINED = {
     "Sort": (TRUE, *LEARNED, *CONTROLS),
-    "Signum": (STRAIGHT, BRIDGE, "matched", "convolutional", "fitted", *CONTROLS),
-    "K-Means, flat": (TRUE, STRAIGHT, BRIDGE, "matched", "sharp matched", "convolutional", "detached"),
-    "Topk 2": (TRUE, BRIDGE, "matched", "lines", "detached"),
+    "Signum": (STRAIGHT, BRIDGE, SKIP, "matched", "convolutional", "fitted", *CONTROLS),
+    "K-Means, flat": (TRUE, STRAIGHT, BRIDGE, SKIP, "matched", "sharp matched", "convolutional", "detached"),
+    "Topk 2": (TRUE, BRIDGE, SKIP, "matched", "lines", "detached"),
     "Topk 1": (TRUE,),
     "Topk 3": (TRUE,),
-    "Centroids": (TRUE, BRIDGE, "matched"),
+    "Centroids": (TRUE, BRIDGE, SKIP, "matched"),
     "K-Means": (BRIDGE,),
 }
 POOLED, FLAT = "Baseline, pooled", "Baseline, flat"
@@ -73,7 +76,7 @@ ROWS = {
 PLACES = {f"After block {block}, {BRIDGE}": f"{CIFAR} hard=signum model.after={block}" for block in (1, 2, 3)}
 ONE_SORT = {  # over all units
     f"Sort1d, {way}": f"{CIFAR} hard=sort1d model.head=flat {WAYS[way]}"
-    for way in (BRIDGE, STRAIGHT, TRUE, "matched", "detached")
+    for way in (BRIDGE, SKIP, STRAIGHT, TRUE, "matched", "detached")
 }
 NO_HARD = "Dense net, no hard function"
 DENSE_SIGNUM, DENSE_SORT = (f"Dense net, {hard}, {BRIDGE}" for hard in ("signum", "sort1d"))
@@ -97,12 +100,15 @@ RATES = {
     "flat": "0.4",
     TRUE: "0.4",
     STRAIGHT: "0.15",
-    **dict.fromkeys((BRIDGE, *SIZES), "0.05"),
+    BRIDGE: "0.05",
+    "dense bridge of 512": "0.15",
+    SKIP: "0.4",
     "matched": "0.4",
     "sharp matched": "0.4",
     "lines": "0.4",
     "convolutional": "0.15",
     "fitted": "0.4",
+    "fitted with skip": "0.4",
     "frozen random bridge": "0.15",
     "detached": "0.15",
 }
@@ -115,13 +121,13 @@ BRIDGES = {  # the paper's way has a search after every function, and signum aft
 SIZED = tuple(f"Sort, {way}" for way in SIZES)
 OWN = BRIDGES | {f"K-Means, {BRIDGE}": "0.15"}  # the same function before another head
 OWN |= dict(zip(PLACES, ("0.05", "0.15", "0.15"))) | dict.fromkeys(ONE_SORT, "0.05")
-OWN |= {f"Sort1d, {STRAIGHT}": "0.02", f"Sort1d, {TRUE}": "0.4", "Sort1d, matched": "0.4"}
+OWN |= {f"Sort1d, {STRAIGHT}": "0.02"} | {f"Sort1d, {way}": RATES[way] for way in (SKIP, TRUE, "matched")}
 OWN |= dict.fromkeys(DENSE_NETS, "0.05") | {DENSE_SORT: "0.02"}  # in six of its twenty epochs
 # At these, which leave no record; at 0.1 after the epochs of the search, and with one seed of three.
 DIVERGES = {DENSE_STRAIGHT: ("0.15", "0.1"), "Sort, fitted": ("0.8",)}
 DENSE_SEARCHED = tuple(row for row in DENSE_NETS if not row.endswith("detached"))
 STRAIGHTS = tuple(f"{hard}, {STRAIGHT}" for hard in ("Signum", "K-Means, flat"))
-AFTER_SORT = tuple(f"Sort, {way}" for way in TRAINED["Sort"] if way not in SIZES)
+AFTER_SORT = tuple(f"Sort, {way}" for way in TRAINED["Sort"] if way not in (*SIZES, "fitted with skip"))
 SEARCHED = (POOLED, FLAT, *AFTER_SORT, *STRAIGHTS, *BRIDGES, *PLACES)
 HIGHEST = (POOLED, FLAT, SORT_TRUE, "Sort, matched")  # what was best there
 WIDER = {  # the rest of TRIED is for all; these are for what was best at its edge
@@ -131,7 +137,8 @@ WIDER = {  # the rest of TRIED is for all; these are for what was best at its ed
     "0.005": (f"Topk 2, {BRIDGE}",),
     "0.02": (SORT, f"Topk 2, {BRIDGE}", f"Centroids, {BRIDGE}", f"After block 1, {BRIDGE}"),
 }
-SIZED_TRIED = dict.fromkeys(("0.15", "0.05", "0.02"), tuple(f"Sort, {way}" for way in SIZES))
+SIZED = tuple(f"Sort, {way}" for way in SIZES)
+SIZED_TRIED = dict.fromkeys(("0.4", "0.15", "0.05"), SIZED)
 WHOLE = dict.fromkeys(HIGHEST, ("0.8", "0.4")) | {f"Topk 2, {BRIDGE}": ("0.05", "0.02"), SORT: ("0.15", "0.05")}
 WHOLE |= dict.fromkeys(STRAIGHTS, ("0.4", "0.15"))
 SORT1D_SEARCHED = tuple(f"Sort1d, {way}" for way in (BRIDGE, STRAIGHT, TRUE))
@@ -141,7 +148,7 @@ WHOLE |= dict(zip(SORT1D_SEARCHED, (("0.05", "0.02"), ("0.05", "0.02", "0.005"))
 DENSE_TRIED = {"0.1": (DENSE_STRAIGHT,), "0.005": (DENSE_SORT,)}
 DENSE_TRIED |= {"0.15": tuple(row for row in DENSE_SEARCHED if row != DENSE_STRAIGHT)}
 DENSE_TRIED |= dict.fromkeys(("0.05", "0.02"), DENSE_SEARCHED)
-ALL_SEARCHED = (*SEARCHED, *SIZED_TRIED["0.05"], *SORT1D_SEARCHED, *DENSE_SEARCHED)
+ALL_SEARCHED = (*SEARCHED, *SIZED, *SORT1D_SEARCHED, *DENSE_SEARCHED)
 
 
 def way_of(row: str) -> str:
@@ -150,6 +157,9 @@ def way_of(row: str) -> str:
 
 def rate_of(row: str) -> str:
     return OWN.get(row) or RATES[way_of(row)]
+
+
+RATE = re.compile(r"budget\.cpu\.lr=([\d.]+)")
 
 
 def lr(rate: str) -> str:
@@ -168,6 +178,19 @@ SIGNUM, TOPK, KMEANS = f"Signum, {BRIDGE}", f"Topk 2, {BRIDGE}", f"K-Means, {BRI
 DECIDING = ("Signum, matched", SIGNUM, f"K-Means, flat, {TRUE}", "Sort, lines", f"Topk 2, {TRUE}", "Sort, matched")
 THEIRS = {POOLED: (92.87, 0.06), SIGNUM: (91.95, 0.07), SORT: (92.93, 0.10), TOPK: (92.21, 0.14), KMEANS: (91.97, 0.16)}
 PAPER = printed(COLUMNS, {row: (number, number) for row, number in THEIRS.items()}, samples=200 * 45_000)
+
+
+SHARE = {CIFAR: 0.25, DENSE: 1.0}  # of the reduced scale's rate at full scale: that of the baselines, 0.1 and 0.05
+
+
+def full_scale(cells: Iterable[Cell]) -> list[Cell]:
+    """With learning rates in the proportion that was searched at the reduced scale, which is all that is known."""
+
+    def scaled(cell: Cell) -> tuple[str, ...]:
+        share = SHARE[cell.overrides[0]]
+        return tuple(RATE.sub(lambda rate: f"budget.paper.lr={float(rate[1]) * share:g}", w) for w in cell.overrides)
+
+    return [replace(cell, overrides=scaled(cell)) for cell in cells]
 
 
 def gradients() -> list[tuple[str, str]]:
@@ -191,7 +214,7 @@ def cells(scale: str) -> list[Cell]:
         twice = grid(pick(RATED, *FIRST), modern, (1,))  # enough to see a spread
         return [*grid(few, modern, (0,)), *twice, *grid(pick(DENSE_ROWS, NO_HARD), dense, (0,))]
     dense_printed = grid(pick(DENSE_NETS, NO_HARD, DENSE_SIGNUM, DENSE_SORT), {DENSE_PRINTED: "recipe=paper"}, SEEDS)
-    return once(
+    cells = once(
         searched() if scale == "cpu" else [],
         grid(pick(RATED, *FIRST), modern, SEEDS),
         grid(RATED, modern, SEEDS[:1]),
@@ -205,6 +228,7 @@ def cells(scale: str) -> list[Cell]:
         grid(RATED, modern, SEEDS),
         grid(theirs, printed_recipe, SEEDS),
     )
+    return full_scale(cells) if scale == "paper" else cells
 
 
 def searched() -> list[Cell]:

@@ -15,9 +15,11 @@ RULE = (
 )
 PAIRED_RULE = (
     "Seed against seed: both rows start from the same seeds, so a row's lead is the mean of its leads at each of them, "
-    "with a 95 % interval (Student's t). *Level* when the interval holds zero; then the number of seeds that would "
-    "tell the two apart, in four cases of five, if lead and spread are what they seem. Every interval stands for "
-    "itself: of twenty pairs that do not differ one leaves zero out by chance."
+    "with a 95 % interval (Student's t) and the number of the seeds that both have; where one has more, the lead is "
+    "not the difference of the two means. *Level* when the interval holds zero; then the number of seeds that would "
+    "tell the two apart, in four cases of five, if lead and spread are what they seem: a rough figure, as a few seeds "
+    "hardly know their own spread, and none is given for two. Every interval stands for itself: of twenty pairs that "
+    "do not differ one leaves zero out by chance."
 )
 
 Curve = Sequence[tuple[float, float]]  # (x, y), x rising
@@ -151,13 +153,17 @@ class Paired:
         return None
 
     def text(self, digits: int = 2) -> str:
-        mean, (low, high) = self.leads.mean, self.interval
+        mean, n, (low, high) = self.leads.mean, self.leads.n, self.interval
         if not self.is_level:
             word, (near, far) = "ahead" if mean > 0 else "behind", sorted((abs(low), abs(high)))
-            return f"{word} by {abs(mean):.{digits}f} ({near:.{digits}f} to {far:.{digits}f})"
+            return f"{word} by {abs(mean):.{digits}f} ({near:.{digits}f} to {far:.{digits}f}; {n} seeds)"
+        return f"level ({mean:+.{digits}f}, {low:+.{digits}f} to {high:+.{digits}f}; {n} seeds{self._tell()})"
+
+    def _tell(self) -> str:
+        if self.leads.n < 3:
+            return ""
         needed = self.seeds_to_tell()
-        tell = f"{needed} seeds would tell" if needed else "not to be told apart"
-        return f"level ({mean:+.{digits}f}, {low:+.{digits}f} to {high:+.{digits}f}; {tell})"
+        return f", {needed} would tell" if needed else ", not to be told apart"
 
 
 def paired(one: Sample, two: Sample) -> Paired:

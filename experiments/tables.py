@@ -155,6 +155,21 @@ def comparison(
     return Table(("row", "against", "is"), compared(results, pairs, metric, at, None, name, judge), evidence=evidence)
 
 
+def compared_in(
+    results: Results,
+    pairs: Iterable[tuple[str, str]],
+    measures: Mapping[str, tuple[Metric, Callable[[Place, Metric], Sample]]],
+    at: At,
+    judge: Callable[[Sample, Sample, int], str],
+) -> Table:
+    """Row against row in several measures, a column for each: by its head the metric, and how a place has it."""
+    pairs = list(pairs)
+    columns = [compared(results, pairs, metric, at, judge=judge, of=of) for metric, of in measures.values()]
+    return Table(
+        ("row", "against", *measures), [[*lines[0][:2], *(line[-1] for line in lines)] for lines in zip(*columns)]
+    )
+
+
 def against(results: Results, pairs: Iterable[tuple[str, str]], metric: Metric, at: At, what: str, name: Name) -> Part:
     """Row against row in one column; `what` is measured."""
     head = f"Row against row, {what}, ± one standard error; *level* within two of them."

@@ -125,7 +125,7 @@ def test_a_study_renders_all_of_its_records(study, scale: str, invented, tmp_pat
     assert ("an eighth of the width" in text) == (scale == "cpu")
     assert ("What the 25 points become" in text) == (study is ablation)
     figures = [block for part in parts for block in part if isinstance(block, Figure)]
-    assert len(figures) == (3 if study is ablation else 1)
+    assert len(figures) == (4 if study is ablation else 1)
     if scale == "smoke":
         draw_changed(figures[-1:], tmp_path)
         assert (tmp_path / figures[-1].file).stat().st_size > 5000
@@ -172,7 +172,7 @@ def test_rows_are_compared_with_the_baseline_of_their_head(invented) -> None:
     ],
 )
 def test_partly_sorted_means_fewer_inverted_pairs_too(invented, fewer: dict[str, float], verdict: str) -> None:
-    results = invented(ablation.cells("cpu"), "cpu", ends={ablation.EQUATION[-1]: fewer})
+    results = invented(ablation.cells("cpu"), "cpu", ends=dict.fromkeys(ablation.EQUATION, fewer))
     assert case_claims(results)[-1].verdict == verdict
 
 

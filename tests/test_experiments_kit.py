@@ -79,16 +79,18 @@ def test_paired_comparison_by_hand() -> None:
     assert pair.interval == pytest.approx((2 - 2.48414, 2 + 2.48414), abs=1e-5)
     # (t(0.975, n-1) + t(0.8, n-1)) · 1 ≤ 2 √n: 3.182 + 0.978 > 4 at n = 4, 2.776 + 0.941 ≤ 4.472 at n = 5
     assert pair.seeds_to_tell() == 5
-    assert pair.text() == "level (+2.00, -0.48 to +4.48; 5 seeds would tell)"
+    assert pair.text() == "level (+2.00, -0.48 to +4.48; 3 seeds, 5 would tell)"
 
 
 def test_pairing_sees_what_the_spread_of_the_seeds_hides() -> None:
     one, two = Sample.of({0: 10.0, 1: 20.0, 2: 30.0}), Sample.of({0: 9.0, 1: 18.9, 2: 29.1, 3: 50.0})
     assert compare(one, two).startswith("level")
-    assert compare_paired(one, two) == "ahead by 1.00 (0.75 to 1.25)"  # 0.1 · 4.3027 / √3 = 0.248
-    assert compare_paired(two, one) == "behind by 1.00 (0.75 to 1.25)"
+    assert compare_paired(one, two) == "ahead by 1.00 (0.75 to 1.25; 3 seeds)"  # 0.1 · 4.3027 / √3 = 0.248
+    assert compare_paired(two, one) == "behind by 1.00 (0.75 to 1.25; 3 seeds)"
     assert compare_paired(one, Sample.of({2: 29.0, 7: 1.0})) == "+5.00 (too few shared seeds to judge)"
-    assert compare_paired(one, one) == "level (+0.00, +0.00 to +0.00; not to be told apart)"
+    assert compare_paired(one, one) == "level (+0.00, +0.00 to +0.00; 3 seeds, not to be told apart)"
+    two = Sample.of({0: 10.5, 1: 19.0})
+    assert compare_paired(one, two).endswith("; 2 seeds)")  # which say nothing of a spread
 
 
 def test_curves_are_read_at_a_level_and_at_a_time() -> None:
@@ -174,7 +176,7 @@ def test_rows_against_rows(results: Results) -> None:
         ["one", "One, two", "behind by 20.0 ± 7.1"]
     ]
     (line,) = tables.compared(results, pairs, SCORE, ("T5", ""), judge=compare_paired)
-    assert line[-1] == "behind by 20.0 (20.0 to 20.0)"  # the same lead at each seed
+    assert line[-1] == "behind by 20.0 (20.0 to 20.0; 2 seeds)"  # the same lead at each seed
     (line,) = tables.compared(results, pairs, SCORE, ("T5", "long"), ("T5", ""))
     assert line[-1] == "-5.0 (too few runs to judge)"
     _, table = tables.equal_time(results.among(("one", "– two"), "T5"), SCORE.on("valid"), "score")
