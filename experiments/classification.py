@@ -102,7 +102,7 @@ RATES = {
     STRAIGHT: "0.15",
     BRIDGE: "0.05",
     "dense bridge of 512": "0.15",
-    SKIP: "0.4",
+    SKIP: "0.15",
     "matched": "0.4",
     "sharp matched": "0.4",
     "lines": "0.4",
@@ -138,7 +138,8 @@ WIDER = {  # the rest of TRIED is for all; these are for what was best at its ed
     "0.02": (SORT, f"Topk 2, {BRIDGE}", f"Centroids, {BRIDGE}", f"After block 1, {BRIDGE}"),
 }
 SIZED = tuple(f"Sort, {way}" for way in SIZES)
-SIZED_TRIED = dict.fromkeys(("0.4", "0.15", "0.05"), SIZED)
+SKIPS = tuple(f"{hard}, {SKIP}" for hard in ("Signum", "K-Means, flat", "Topk 2", "Centroids", "Sort1d"))
+SIZED_TRIED = {"0.4": (*SIZED, SKIPS[0]), "0.15": (*SIZED, *SKIPS), "0.05": (*SIZED, *SKIPS[1:])}
 WHOLE = dict.fromkeys(HIGHEST, ("0.8", "0.4")) | {f"Topk 2, {BRIDGE}": ("0.05", "0.02"), SORT: ("0.15", "0.05")}
 WHOLE |= dict.fromkeys(STRAIGHTS, ("0.4", "0.15"))
 SORT1D_SEARCHED = tuple(f"Sort1d, {way}" for way in (BRIDGE, STRAIGHT, TRUE))
@@ -148,7 +149,7 @@ WHOLE |= dict(zip(SORT1D_SEARCHED, (("0.05", "0.02"), ("0.05", "0.02", "0.005"))
 DENSE_TRIED = {"0.1": (DENSE_STRAIGHT,), "0.005": (DENSE_SORT,)}
 DENSE_TRIED |= {"0.15": tuple(row for row in DENSE_SEARCHED if row != DENSE_STRAIGHT)}
 DENSE_TRIED |= dict.fromkeys(("0.05", "0.02"), DENSE_SEARCHED)
-ALL_SEARCHED = (*SEARCHED, *SIZED, *SORT1D_SEARCHED, *DENSE_SEARCHED)
+ALL_SEARCHED = (*SEARCHED, *SIZED, *SKIPS, *SORT1D_SEARCHED, *DENSE_SEARCHED)
 
 
 def way_of(row: str) -> str:

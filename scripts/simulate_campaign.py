@@ -12,7 +12,7 @@ There is no GPU here. A cell's GPU time is its steps times the larger of two tim
                 against 10 TFLOP/s of a GPU
 
 A record's processor seconds are those of its own network; where a network is wider at scale=paper (Resnet18), those of
-`bench_classification` times the ratio of multiplications. ImageNet is by the paper's own statement.
+one of width 16 (RESNET, measured once) times the ratio of multiplications. ImageNet is by the paper's own statement.
 """
 
 from __future__ import annotations
@@ -94,9 +94,9 @@ def jobs_of(name: str) -> list[Job]:
     study, records = STUDIES[name], COMMITTED.records(STUDIES[name], "cpu")
     cells = study.cells("paper")
     measured: dict[str, list[float]] = defaultdict(list)
-    same_net = cells and not name.startswith("classification")  # the Resnet18 of its records is narrower
-    for cell in study.cells("cpu") if same_net else ():
-        record = records.of(cell)
+    narrower = name.startswith("classification")  # the Resnet18 of its records; its dense nets are the same
+    for cell in study.cells("cpu") if cells else ():
+        record = None if narrower and not cell.row.startswith("Dense net") else records.of(cell)
         if record is not None and record.get("cpu_seconds") and record["steps"] > 1:
             measured[cell.row].append(record["cpu_seconds"] / record["samples"])
     of_row = {row: fmean(values) for row, values in measured.items()}
@@ -107,7 +107,7 @@ def _job(study: str, cell: Cell, of_row: dict[str, float]) -> Job:
     trainer = run_of(cell, "paper").config["trainer"]
     resnet = RESNET if study.startswith("classification") else fmean(of_row.values()) if of_row else 1e-3
     core = of_row.get(cell.row, resnet)
-    quickest = min(of_row.values(), default=core)
+    quickest = min(of_row.values()) if cell.row in of_row else core
     sizes = {"steps": trainer["steps"], "batch": trainer["batch_size"], "save_every": trainer["save_every"]}
     gpus = IMAGENET_GPUS if study == "imagenet" else 1
     return Job(study, cell.id, **sizes, core_seconds=float(f"{core:.3g}"), slower=round(core / quickest, 2), gpus=gpus)
