@@ -93,11 +93,10 @@ TEXTS = {
     ),
     SORT1D: (
         "The map as one line, sorted, and read out flat. The true gradient of a sort is known; the paper compares with "
-        "straight-through alone. *Cosine*: with the true gradient, at the end of training. The bridge, "
-        "straight-through and the true gradient have a search of their learning rate; matched has that of the true "
-        "gradient, detached that of the bridge, the bridge with a linear map beside it (*skip*) that of its kind after "
-        "a sort of rows and columns. SGD steps in proportion to a gradient, the Adam of the paper's recipe does not: "
-        "the last rows tell its size from its direction."
+        "straight-through alone. *Cosine*: with the true gradient, at the end of training. The bridge, with and "
+        "without a linear map beside it (*skip*), straight-through and the true gradient have a search of their "
+        "learning rate; matched has that of the true gradient, detached that of the bridge. SGD steps in proportion to "
+        "a gradient, the Adam of the paper's recipe does not: the last rows tell its size from its direction."
     ),
 }
 ENDINGS = {

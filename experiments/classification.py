@@ -121,10 +121,10 @@ BRIDGES = {  # the paper's way has a search after every function, and signum aft
 SIZED = tuple(f"Sort, {way}" for way in SIZES)
 OWN = BRIDGES | {f"K-Means, {BRIDGE}": "0.15"}  # the same function before another head
 OWN |= dict(zip(PLACES, ("0.05", "0.15", "0.15"))) | dict.fromkeys(ONE_SORT, "0.05")
-OWN |= {f"Sort1d, {STRAIGHT}": "0.02"} | {f"Sort1d, {way}": RATES[way] for way in (SKIP, TRUE, "matched")}
+OWN |= {f"Sort1d, {STRAIGHT}": "0.02", f"Sort1d, {TRUE}": "0.4", "Sort1d, matched": "0.4"}
 OWN |= dict.fromkeys(DENSE_NETS, "0.05") | {DENSE_SORT: "0.02"}  # in six of its twenty epochs
 # At these, which leave no record; at 0.1 after the epochs of the search, and with one seed of three.
-DIVERGES = {DENSE_STRAIGHT: ("0.15", "0.1"), "Sort, fitted": ("0.8",)}
+DIVERGES = {DENSE_STRAIGHT: ("0.15", "0.1"), "Sort, fitted": ("0.8",), f"Sort1d, {SKIP}": ("0.15",)}
 DENSE_SEARCHED = tuple(row for row in DENSE_NETS if not row.endswith("detached"))
 STRAIGHTS = tuple(f"{hard}, {STRAIGHT}" for hard in ("Signum", "K-Means, flat"))
 AFTER_SORT = tuple(f"Sort, {way}" for way in TRAINED["Sort"] if way not in (*SIZES, "fitted with skip"))
@@ -139,7 +139,7 @@ WIDER = {  # the rest of TRIED is for all; these are for what was best at its ed
 }
 SIZED = tuple(f"Sort, {way}" for way in SIZES)
 SKIPS = tuple(f"{hard}, {SKIP}" for hard in ("Signum", "K-Means, flat", "Topk 2", "Centroids", "Sort1d"))
-SIZED_TRIED = {"0.4": (*SIZED, SKIPS[0]), "0.15": (*SIZED, *SKIPS), "0.05": (*SIZED, *SKIPS[1:])}
+SIZED_TRIED = {"0.4": (*SIZED, SKIPS[0]), "0.15": (*SIZED, *SKIPS[:-1]), "0.05": (*SIZED, *SKIPS[1:])}
 WHOLE = dict.fromkeys(HIGHEST, ("0.8", "0.4")) | {f"Topk 2, {BRIDGE}": ("0.05", "0.02"), SORT: ("0.15", "0.05")}
 WHOLE |= dict.fromkeys(STRAIGHTS, ("0.4", "0.15"))
 SORT1D_SEARCHED = tuple(f"Sort1d, {way}" for way in (BRIDGE, STRAIGHT, TRUE))
