@@ -76,7 +76,7 @@ ROWS = {
 PLACES = {f"After block {block}, {BRIDGE}": f"{CIFAR} hard=signum model.after={block}" for block in (1, 2, 3)}
 ONE_SORT = {  # over all units
     f"Sort1d, {way}": f"{CIFAR} hard=sort1d model.head=flat {WAYS[way]}"
-    for way in (BRIDGE, SKIP, STRAIGHT, TRUE, "matched", "detached")
+    for way in (BRIDGE, STRAIGHT, TRUE, "matched", "detached")
 }
 NO_HARD = "Dense net, no hard function"
 DENSE_SIGNUM, DENSE_SORT = (f"Dense net, {hard}, {BRIDGE}" for hard in ("signum", "sort1d"))
@@ -99,8 +99,8 @@ RATES = {
     "pooled": "0.4",
     "flat": "0.4",
     TRUE: "0.4",
-    STRAIGHT: "0.15",
-    BRIDGE: "0.05",
+    STRAIGHT: "0.4",
+    BRIDGE: "0.15",
     "dense bridge of 512": "0.15",
     SKIP: "0.15",
     "matched": "0.4",
@@ -118,13 +118,12 @@ BRIDGES = {  # the paper's way has a search after every function, and signum aft
     f"Topk 2, {BRIDGE}": "0.05",
     f"Centroids, {BRIDGE}": "0.05",
 }
-SIZED = tuple(f"Sort, {way}" for way in SIZES)
 OWN = BRIDGES | {f"K-Means, {BRIDGE}": "0.15"}  # the same function before another head
 OWN |= dict(zip(PLACES, ("0.05", "0.15", "0.15"))) | dict.fromkeys(ONE_SORT, "0.05")
 OWN |= {f"Sort1d, {STRAIGHT}": "0.02", f"Sort1d, {TRUE}": "0.4", "Sort1d, matched": "0.4"}
 OWN |= dict.fromkeys(DENSE_NETS, "0.05") | {DENSE_SORT: "0.02"}  # in six of its twenty epochs
 # At these, which leave no record; at 0.1 after the epochs of the search, and with one seed of three.
-DIVERGES = {DENSE_STRAIGHT: ("0.15", "0.1"), "Sort, fitted": ("0.8",), f"Sort1d, {SKIP}": ("0.15",)}
+DIVERGES = {DENSE_STRAIGHT: ("0.15", "0.1"), "Sort, fitted": ("0.8",)}
 DENSE_SEARCHED = tuple(row for row in DENSE_NETS if not row.endswith("detached"))
 STRAIGHTS = tuple(f"{hard}, {STRAIGHT}" for hard in ("Signum", "K-Means, flat"))
 AFTER_SORT = tuple(f"Sort, {way}" for way in TRAINED["Sort"] if way not in (*SIZES, "fitted with skip"))
@@ -138,14 +137,15 @@ WIDER = {  # the rest of TRIED is for all; these are for what was best at its ed
     "0.02": (SORT, f"Topk 2, {BRIDGE}", f"Centroids, {BRIDGE}", f"After block 1, {BRIDGE}"),
 }
 SIZED = tuple(f"Sort, {way}" for way in SIZES)
-SKIPS = tuple(f"{hard}, {SKIP}" for hard in ("Signum", "K-Means, flat", "Topk 2", "Centroids", "Sort1d"))
-SIZED_TRIED = {"0.4": (*SIZED, SKIPS[0]), "0.15": (*SIZED, *SKIPS[:-1]), "0.05": (*SIZED, *SKIPS[1:])}
-WHOLE = dict.fromkeys(HIGHEST, ("0.8", "0.4")) | {f"Topk 2, {BRIDGE}": ("0.05", "0.02"), SORT: ("0.15", "0.05")}
-WHOLE |= dict.fromkeys(STRAIGHTS, ("0.4", "0.15"))
+SKIPS = tuple(f"{hard}, {SKIP}" for hard in ("Signum", "K-Means, flat", "Topk 2", "Centroids"))
+SIZED_TRIED = {"0.4": (*SIZED, SKIPS[0]), "0.15": (*SIZED, *SKIPS), "0.05": (*SIZED, *SKIPS[1:])}
+WHOLE = dict.fromkeys(HIGHEST, ("0.8", "0.4")) | dict.fromkeys((*STRAIGHTS, *list(PLACES)[1:]), ("0.4", "0.15"))
+WHOLE |= dict.fromkeys((SORT, f"Centroids, {BRIDGE}", next(iter(PLACES))), ("0.15", "0.05"))
+WHOLE |= {f"Topk 2, {BRIDGE}": ("0.15", "0.05", "0.02")}
 SORT1D_SEARCHED = tuple(f"Sort1d, {way}" for way in (BRIDGE, STRAIGHT, TRUE))
 SORT1D_TRIED = {"0.4": SORT1D_SEARCHED[2:], "0.005": SORT1D_SEARCHED[1:2]}
 SORT1D_TRIED |= dict.fromkeys(("0.15", "0.05", "0.02"), SORT1D_SEARCHED)
-WHOLE |= dict(zip(SORT1D_SEARCHED, (("0.05", "0.02"), ("0.05", "0.02", "0.005"))))
+WHOLE |= dict(zip(SORT1D_SEARCHED, (("0.15", "0.05", "0.02"), ("0.05", "0.02", "0.005"))))
 DENSE_TRIED = {"0.1": (DENSE_STRAIGHT,), "0.005": (DENSE_SORT,)}
 DENSE_TRIED |= {"0.15": tuple(row for row in DENSE_SEARCHED if row != DENSE_STRAIGHT)}
 DENSE_TRIED |= dict.fromkeys(("0.05", "0.02"), DENSE_SEARCHED)
@@ -222,11 +222,11 @@ def cells(scale: str) -> list[Cell]:
         grid(DENSE_ROWS, dense, SEEDS[:1]),
         grid(theirs, printed_recipe, SEEDS[:1]),
         grid(pick(RATED, *DECIDING), modern, SEEDS),
-        dense_printed,
         grid(pick(RATED, *FIVE), modern, MORE_SEEDS),
         grid(DENSE_ROWS, dense, SEEDS),
         *(grid(pick(RATED, *(f"{hard}, {way}" for way in ways)), modern, SEEDS) for hard, ways in TRAINED.items()),
         grid(RATED, modern, SEEDS),
+        dense_printed,
         grid(theirs, printed_recipe, SEEDS),
     )
     return full_scale(cells) if scale == "paper" else cells
@@ -238,7 +238,7 @@ def searched() -> list[Cell]:
         cells += [cell for rate, rows in tried.items() for cell in short(pick(ROWS | ONE_SORT, *rows), rate)]
     cells += [cell for rate, rows in DENSE_TRIED.items() for cell in short(pick(DENSE_NETS, *rows), rate, steps=2106)]
     for row, rates in WHOLE.items():
-        cells += grid(pick(ROWS | ONE_SORT, row), {f"whole{rate}": lr(rate) for rate in rates}, SEEDS[:1])
+        cells += grid(pick(ROWS | PLACES | ONE_SORT, row), {f"whole{rate}": lr(rate) for rate in rates}, SEEDS[:1])
     return cells
 
 
