@@ -6,10 +6,10 @@ What is run, and with which learning rates; classification_page.py says what cam
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 
-from experiments.results import Metric, Results
+from experiments.results import Metric
 from experiments.statistics import printed
 from experiments.study import Cell, grid, once, pick
 
@@ -89,12 +89,8 @@ DENSE_NETS = {
     f"Dense net, sort1d, {TRUE}": f"{DENSE} hard=sort1d estimator=true_gradient",
     "Dense net, signum, detached": f"{DENSE} hard=signum estimator=detached",
 }
-# At a rate where one way trains another diverges, so each has its own: searched, two epochs, one seed, by validation,
-# at the reduced scale alone; where it has none, a row takes the rate of the same way after a sort (straight-through:
-# after a signum). A higher rate must lead by more than the standard error of the accuracy of 5,000 images, none is
-# above what is best without a hard function, and what is in doubt, or much is built on, is decided by all six epochs.
-TRIED = ("0.8", "0.6", "0.4", "0.15", "0.1", "0.05", "0.02", "0.005")
-NOISE = 0.5
+# At a rate where one way trains another diverges, so each has its own, by the search of classification_search.py; where
+# it has none, a row takes the rate of the same way after a sort (straight-through: after a signum).
 RATES = {
     "pooled": "0.4",
     "flat": "0.4",
@@ -122,34 +118,6 @@ OWN = BRIDGES | {f"K-Means, {BRIDGE}": "0.15"}  # the same function before anoth
 OWN |= dict(zip(PLACES, ("0.05", "0.15", "0.15"))) | dict.fromkeys(ONE_SORT, "0.05")
 OWN |= {f"Sort1d, {STRAIGHT}": "0.02", f"Sort1d, {TRUE}": "0.4", "Sort1d, matched": "0.4"}
 OWN |= dict.fromkeys(DENSE_NETS, "0.05") | {DENSE_SORT: "0.02"}  # in six of its twenty epochs
-# At these, which leave no record; at 0.1 after the epochs of the search, and with one seed of three.
-DIVERGES = {DENSE_STRAIGHT: ("0.15", "0.1"), "Sort, fitted": ("0.8",)}
-DENSE_SEARCHED = tuple(row for row in DENSE_NETS if not row.endswith("detached"))
-STRAIGHTS = tuple(f"{hard}, {STRAIGHT}" for hard in ("Signum", "K-Means, flat"))
-AFTER_SORT = tuple(f"Sort, {way}" for way in TRAINED["Sort"] if way not in (*SIZES, "fitted with skip"))
-SEARCHED = (POOLED, FLAT, *AFTER_SORT, *STRAIGHTS, *BRIDGES, *PLACES)
-HIGHEST = (POOLED, FLAT, SORT_TRUE, "Sort, matched")  # what was best there
-WIDER = {  # the rest of TRIED is for all; these are for what was best at its edge
-    "0.8": (*HIGHEST, "Sort, lines"),
-    "0.6": ("Sort, fitted",),
-    "0.1": (),
-    "0.005": (f"Topk 2, {BRIDGE}",),
-    "0.02": (SORT, f"Topk 2, {BRIDGE}", f"Centroids, {BRIDGE}", f"After block 1, {BRIDGE}"),
-}
-SIZED = tuple(f"Sort, {way}" for way in SIZES)
-SKIPS = tuple(f"{hard}, {SKIP}" for hard in ("Signum", "K-Means, flat", "Topk 2", "Centroids"))
-SIZED_TRIED = {"0.4": (*SIZED, SKIPS[0]), "0.15": (*SIZED, *SKIPS), "0.05": (*SIZED, *SKIPS[1:])}
-WHOLE = dict.fromkeys(HIGHEST, ("0.8", "0.4")) | dict.fromkeys((*STRAIGHTS, *list(PLACES)[1:]), ("0.4", "0.15"))
-WHOLE |= dict.fromkeys((SORT, f"Centroids, {BRIDGE}", next(iter(PLACES))), ("0.15", "0.05"))
-WHOLE |= {f"Topk 2, {BRIDGE}": ("0.15", "0.05", "0.02")}
-SORT1D_SEARCHED = tuple(f"Sort1d, {way}" for way in (BRIDGE, STRAIGHT, TRUE))
-SORT1D_TRIED = {"0.4": SORT1D_SEARCHED[2:], "0.005": SORT1D_SEARCHED[1:2]}
-SORT1D_TRIED |= dict.fromkeys(("0.15", "0.05", "0.02"), SORT1D_SEARCHED)
-WHOLE |= dict(zip(SORT1D_SEARCHED, (("0.15", "0.05", "0.02"), ("0.05", "0.02", "0.005"))))
-DENSE_TRIED = {"0.1": (DENSE_STRAIGHT,), "0.005": (DENSE_SORT,)}
-DENSE_TRIED |= {"0.15": tuple(row for row in DENSE_SEARCHED if row != DENSE_STRAIGHT)}
-DENSE_TRIED |= dict.fromkeys(("0.05", "0.02"), DENSE_SEARCHED)
-ALL_SEARCHED = (*SEARCHED, *SIZED, *SKIPS, *SORT1D_SEARCHED, *DENSE_SEARCHED)
 
 
 def way_of(row: str) -> str:
@@ -216,7 +184,6 @@ def cells(scale: str) -> list[Cell]:
         return [*grid(few, modern, (0,)), *twice, *grid(pick(DENSE_ROWS, NO_HARD), dense, (0,))]
     dense_printed = grid(pick(DENSE_NETS, NO_HARD, DENSE_SIGNUM, DENSE_SORT), {DENSE_PRINTED: "recipe=paper"}, SEEDS)
     cells = once(
-        searched() if scale == "cpu" else [],
         grid(pick(RATED, *FIRST), modern, SEEDS),
         grid(RATED, modern, SEEDS[:1]),
         grid(DENSE_ROWS, dense, SEEDS[:1]),
@@ -230,31 +197,3 @@ def cells(scale: str) -> list[Cell]:
         grid(theirs, printed_recipe, SEEDS),
     )
     return full_scale(cells) if scale == "paper" else cells
-
-
-def searched() -> list[Cell]:
-    cells = [cell for rate in TRIED for cell in short(pick(ROWS | PLACES, *WIDER.get(rate, SEARCHED)), rate)]
-    for tried in (SIZED_TRIED, SORT1D_TRIED):
-        cells += [cell for rate, rows in tried.items() for cell in short(pick(ROWS | ONE_SORT, *rows), rate)]
-    cells += [cell for rate, rows in DENSE_TRIED.items() for cell in short(pick(DENSE_NETS, *rows), rate, steps=2106)]
-    for row, rates in WHOLE.items():
-        cells += grid(pick(ROWS | PLACES | ONE_SORT, row), {f"whole{rate}": lr(rate) for rate in rates}, SEEDS[:1])
-    return cells
-
-
-def short(rows: Mapping[str, str], rate: str, steps: int = 702) -> list[Cell]:
-    """One trial of a learning rate for each row, by default of two epochs."""
-    return grid(rows, {f"rate{rate}": f"budget.cpu.lr={rate} budget.cpu.steps={steps}"}, SEEDS[:1])
-
-
-def reached(row: str, results: Results, length: str = "rate") -> dict[str, float]:
-    """The validation accuracy of each learning rate that has been tried: for two epochs, or the `whole` training."""
-    places = {rate: results.at(row, f"{length}{rate}") for rate in TRIED}
-    return {rate: place.selected(100).mean for rate, place in places.items() if place}
-
-
-def best_rate(row: str, results: Results) -> str:
-    """The lowest that is within a standard error of the best, of those that never diverge."""
-    measured = reached(row, results, "whole") or reached(row, results)
-    measured = {rate: value for rate, value in measured.items() if rate not in DIVERGES.get(row, ())}
-    return min((rate for rate, value in measured.items() if value >= max(measured.values()) - NOISE), key=float)

@@ -8,41 +8,32 @@ from experiments import tables
 from experiments.blocks import Heading, Part, Table, Text, part
 from experiments.classification import (
     ACCURACY,
-    ALL_SEARCHED,
     CONTROLS,
     DENSE_NET,
     DENSE_PRINTED,
     DENSE_ROWS,
-    DIVERGES,
     FLAT,
     HEADS,
     LEARNED,
     MODERN,
     NO_HARD,
-    NOISE,
     PAPER,
     POOLED,
     PRINTED,
-    RATES,
     ROWS,
     SEEDS,
     SORT,
-    SORT1D_SEARCHED,
     SORT_TRUE,
     STRAIGHT,
     THEIRS,
     TRAINED,
-    TRIED,
     TRUE,
     VALID,
     VARIANTS,
-    WHOLE,
-    cells,
     gradients,
-    rate_of,
-    reached,
     way_of,
 )
+from experiments.classification_search import planned, rates
 from experiments.figures import training_curves
 from experiments.numbers import human
 from experiments.results import Metric, Place, Results, chosen
@@ -232,62 +223,6 @@ def cheapest(results: Results) -> Part:
     return [heading, Text(text)]
 
 
-def rates(results: Results) -> Part:
-    """What was tried for each way, and what was chosen."""
-    measured = {row: of_row for row in ALL_SEARCHED if (of_row := reached(row, results))}
-    whole = [rate for rate in TRIED if any(rate in rates for rates in WHOLE.values())]
-    lines = [
-        [row, *_tried(row, of_row), *tables.tried(reached(row, results, "whole"), whole), rate_of(row)]
-        for row, of_row in measured.items()
-    ]
-    text = (
-        "Validation accuracy in percent after two epochs (the dense net: six of twenty), one seed; where that was in "
-        "doubt, or much is built on it, after all six, which then decide. A higher rate must lead by more than "
-        f"{NOISE} points, about a standard error. What is best after a sort (after a signum for straight-through) is "
-        "what this gradient is given wherever it is used; the paper's own way, the dense bridge, has a search after "
-        "every function, and after a signum at every place; with skip it has the better of two rates after those other "
-        f"than a sort. No rate above {RATES['flat']}, the one of the baselines, "
-        "is chosen; what is beyond the best of a row's rates, or far from it, was not tried (–). *Diverges later*: "
-        "with another seed, after the epochs of the search; it is not chosen. Away from the reduced scale the rates "
-        "were not searched: there each way has the same share of the baseline's rate."
-    )
-    head = ("row", *TRIED, *(f"{rate}, six epochs" for rate in whole), "chosen")
-    return part(Heading("Which learning rate?"), Text(text), Table(head, lines)) + one_rate(results)
-
-
-def one_rate(results: Results) -> Part:
-    """What the paper's 25 points would be, had straight-through no rate of its own."""
-    rows = SORT1D_SEARCHED[:2]
-    bridge, straight = (reached(row, results, "whole") for row in rows)
-    leads = {rate: value - straight[rate] for rate, value in bridge.items() if rate in straight}
-    own = [rate_of(row) for row in rows]
-    if own[0] not in leads or own[1] not in straight:
-        return []
-    side = [
-        f"at {rate} {bridge[rate]:.2f} against {straight[rate]:.2f} %, {'ahead' if lead > 0 else 'behind'} by "
-        f"{abs(lead):.2f}"
-        for rate, lead in leads.items()
-    ]
-    explained = max(*leads.values(), 0.0)
-    text = (
-        "After one sort over all units (a case study, below) the learning rate decides how far the bridge is ahead of "
-        f"straight-through, or behind it (validation, one seed, all six epochs): {'; '.join(side)}; each at its own, "
-        f"{own[0]} and {own[1]}, {bridge[own[0]]:.2f} against {straight[own[1]]:.2f} %. A comparison at one rate for "
-        "both, chosen for the bridge, says more about the rate than about the gradient. It makes at most "
-        f"{explained:.2f} of the paper's 25 points here; the rest has no explanation in our runs."
-    )
-    return [Text(text)]
-
-
-def _tried(row: str, reached: dict[str, float]) -> list[str]:
-    texts = zip(TRIED, tables.tried(reached, TRIED))
-    return [_diverging(text) if rate in DIVERGES.get(row, ()) else text for rate, text in texts]
-
-
-def _diverging(text: str) -> str:
-    return "diverges" if text == "–" else f"{text}, diverges later"
-
-
 def curves(results: Results) -> Part:
     title = "CIFAR10, sort after block 4"
     what = ("cifar10", f"{title}: validation accuracy against steps, a line for each way to get a gradient", title)
@@ -302,4 +237,4 @@ def headline(results: Results) -> Table:
     return tables.headline(title, places, tables.measured("test accuracy, %", ACCURACY), COST)
 
 
-STUDY = Study("classification/cifar10", cells, render, headline)
+STUDY = Study("classification/cifar10", planned, render, headline)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from experiments import ablation, classification, classification_page, step_costs
+from experiments import classification_search as search
 from experiments.blocks import Figure
 from experiments.classification import BRIDGE, FIRST, FLAT, MODERN, POOLED, SORT, SORT_TRUE
 from experiments.figures import draw_changed
@@ -26,9 +27,9 @@ BOTH = pytest.mark.parametrize("study", [classification_page, ablation], ids=["t
 @BOTH
 def test_cells_are_distinct_and_rows_compose_with_one_budget_and_one_width(study) -> None:
     for scale in ("smoke", "cpu", "paper"):
-        cells = study.cells(scale)
+        cells = study.STUDY.cells(scale)
         assert len({cell.id for cell in cells}) == len(cells)
-    first = {cell.overrides: cell for cell in study.cells("cpu") if not cell.column.startswith(("rate", "whole"))}
+    first = {cell.overrides: cell for cell in study.STUDY.cells("cpu") if not cell.column.startswith(("rate", "whole"))}
     runs = [run_of(cell, "cpu") for cell in first.values()]
     assert len({run.hash for run in runs}) == len(first)
     made = [run.config for run, cell in zip(runs, first.values()) if not cell.row.startswith("Dense net")]
@@ -54,24 +55,24 @@ def test_whole_comparisons_come_first() -> None:
 
 
 def test_what_the_search_chose_is_what_is_run() -> None:
-    results = Results(COMMITTED.records(classification_page.STUDY, "cpu"), classification.cells("cpu"), "cpu")
-    for row in classification.ALL_SEARCHED:
-        short, chosen = classification.reached(row, results), classification.best_rate(row, results)
+    results = Results(COMMITTED.records(classification_page.STUDY, "cpu"), search.planned("cpu"), "cpu")
+    for row in search.SHORT:
+        short, chosen = search.reached(row, results), search.best_rate(row, results)
         assert classification.rate_of(row) == chosen, row
         edges = {*[*short][:: len(short) - 1]} - {classification.RATES["flat"]} if len(short) > 2 else set()
-        assert chosen not in edges or row in classification.DIVERGES, f"{row}: at the edge of what was tried"
+        assert chosen not in edges or row in search.DIVERGES, f"{row}: at the edge of what was tried"
 
 
 def test_at_one_rate_for_both_the_comparison_with_straight_through_is_another(invented) -> None:
-    bridge, straight = classification.SORT1D_SEARCHED[:2]
-    cells = [cell for cell in classification.cells("cpu") if cell.column in ("whole0.05", "whole0.02")]
+    bridge, straight = search.SORT1D[:2]
+    cells = [cell for cell in search.planned("cpu") if cell.column in ("whole0.05", "whole0.02")]
     cells = [cell for cell in cells if cell.row in (bridge, straight)]
-    (text,) = classification_page.one_rate(invented(cells, "cpu", **{bridge: 0.1}))
+    (text,) = search.one_rate(invented(cells, "cpu", **{bridge: 0.1}))
     assert re.search(r"It makes at most (9\.[789]\d|10\.[0123]\d) of the paper's 25 points", text.text)
     ahead, number = re.search(r"at 0\.05 [\d.]+ against [\d.]+ %, (\w+) by ([\d.]+)", text.text).groups()
     assert ahead == "ahead" and float(number) == pytest.approx(10, abs=0.3)
     alone = [cell for cell in cells if (cell.row, cell.column) != (straight, "whole0.05")]
-    assert classification_page.one_rate(invented(alone, "cpu")) == []
+    assert search.one_rate(invented(alone, "cpu")) == []
 
 
 def test_what_a_step_costs_has_been_measured_of_every_row() -> None:
@@ -121,7 +122,7 @@ def invented(tmp_path: Path):
 @BOTH
 @pytest.mark.parametrize("scale", ["smoke", "cpu"])
 def test_a_study_renders_all_of_its_records(study, scale: str, invented, tmp_path: Path) -> None:
-    parts = study.render(invented(study.cells(scale), scale))
+    parts = study.render(invented(study.STUDY.cells(scale), scale))
     text = markdown(parts)
     assert "not run yet" not in text and "| is |" in text and "step / plain" in text
     assert ("an eighth of the width" in text) == (scale == "cpu")
@@ -135,7 +136,7 @@ def test_a_study_renders_all_of_its_records(study, scale: str, invented, tmp_pat
 
 @BOTH
 def test_a_study_without_records_says_nothing(study, tmp_path: Path) -> None:
-    nothing = Results(Records(tmp_path / "nothing"), study.cells("cpu"), "cpu")
+    nothing = Results(Records(tmp_path / "nothing"), study.STUDY.cells("cpu"), "cpu")
     assert study.render(nothing) == [] and not study.STUDY.headline(nothing).rows
 
 
