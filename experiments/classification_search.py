@@ -52,8 +52,8 @@ SHORT |= {row: (*USUAL[1:], "0.02") for row in DENSE_NETS if not row.endswith("d
 SHORT |= {DENSE_STRAIGHT: ("0.1", "0.05", "0.02"), DENSE_SORT: (*USUAL[1:], "0.02", "0.005")}
 # All six epochs.
 WHOLE = dict.fromkeys(HIGHEST, ("0.8", "0.4")) | dict.fromkeys((*STRAIGHTS, *LATER_BLOCKS), USUAL[:2])
-WHOLE |= dict.fromkeys((SORT, f"Centroids, {BRIDGE}", FIRST_BLOCK), USUAL[1:])
-WHOLE |= {f"Topk 2, {BRIDGE}": (*USUAL[1:], "0.02")}
+WHOLE |= dict.fromkeys((SORT, f"Centroids, {BRIDGE}"), USUAL[1:])
+WHOLE |= {FIRST_BLOCK: USUAL, f"Topk 2, {BRIDGE}": (*USUAL[1:], "0.02")}
 WHOLE |= {SORT1D[0]: (*USUAL[1:], "0.02"), SORT1D[1]: ("0.05", "0.02", "0.005")}
 TRIED = sorted({rate for rates in SHORT.values() for rate in rates}, key=float, reverse=True)
 # At these, which leave no record; at 0.1 after the epochs of the search, and with one seed of three.
