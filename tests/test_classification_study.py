@@ -75,6 +75,19 @@ def test_at_one_rate_for_both_the_comparison_with_straight_through_is_another(in
     assert search.one_rate(invented(alone, "cpu")) == []
 
 
+def test_how_often_whole_trainings_say_otherwise_is_counted(invented, tmp_path: Path) -> None:
+    rows = {classification.SORT: 0.1, FLAT: 0.0}
+    cells = [cell for cell in search.planned("cpu") if cell.row in rows and cell.column.startswith(("rate", "whole"))]
+    results = invented(cells, "cpu")
+    assert search.reversals(results) != ""
+    for place in results:  # short ones like low rates, whole ones high ones, after a sort alone
+        for record in place.records.values():
+            rate = float(place.column.removeprefix("whole").removeprefix("rate"))
+            record["best"]["value"] = -rate if place.row == SORT and place.column.startswith("rate") else rate
+    assert search.reversals(results) == " (in 1 of 2 rows otherwise than two epochs would have)"
+    assert search.reversals(invented([], "cpu")) == ""
+
+
 def test_what_a_step_costs_has_been_measured_of_every_row() -> None:
     rows = step_costs.nets([*classification.cells("cpu"), *ablation.cells("cpu")])
     costs = json.loads(step_costs.RECORD.read_text())["costs"]
