@@ -131,16 +131,16 @@ def rate_of(row: str) -> str:
 RATE = re.compile(r"budget\.cpu\.lr=([\d.]+)")
 
 
-def lr(rate: str) -> str:
+def lr(rate: str, in_file: str = RATES[BRIDGE]) -> str:
     """What the experiment's file says itself, the rate of its dense bridge after a sort, need not be said."""
-    return "" if rate == RATES[BRIDGE] else f"budget.cpu.lr={rate}"
+    return "" if rate == in_file else f"budget.cpu.lr={rate}"
 
 
 RATED = {row: f"{words} {lr(rate_of(row))}".rstrip() for row, words in ROWS.items()}
 ON_POOLED = ("Signum", f"K-Means, {BRIDGE}")
 # The baseline with the same head.
 HEADS = {row: POOLED if row.startswith(ON_POOLED) else FLAT for row in ROWS if row not in VARIANTS}
-DENSE_ROWS = {row: f"{words} {lr(rate_of(row))}".rstrip() for row, words in DENSE_NETS.items()}
+DENSE_ROWS = {row: f"{words} {lr(rate_of(row), OWN[NO_HARD])}".rstrip() for row, words in DENSE_NETS.items()}
 FIRST = (POOLED, FLAT, SORT_TRUE, SORT)
 FIVE = (FLAT, SORT, SORT_TRUE)
 SIGNUM, TOPK, KMEANS = f"Signum, {BRIDGE}", f"Topk 2, {BRIDGE}", f"K-Means, {BRIDGE}"
