@@ -76,7 +76,7 @@ ROWS = {
 PLACES = {f"After block {block}, {BRIDGE}": f"{CIFAR} hard=signum model.after={block}" for block in (1, 2, 3)}
 ONE_SORT = {  # over all units
     f"Sort1d, {way}": f"{CIFAR} hard=sort1d model.head=flat {WAYS[way]}"
-    for way in (BRIDGE, STRAIGHT, TRUE, "matched", "detached")
+    for way in (BRIDGE, SKIP, STRAIGHT, TRUE, "matched", "detached")
 }
 NO_HARD = "Dense net, no hard function"
 DENSE_SIGNUM, DENSE_SORT = (f"Dense net, {hard}, {BRIDGE}" for hard in ("signum", "sort1d"))
