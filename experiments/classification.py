@@ -116,7 +116,8 @@ BRIDGES = {  # the paper's way has a search after every function, and signum aft
 }
 OWN = BRIDGES | {f"K-Means, {BRIDGE}": "0.15"}  # the same function before another head
 OWN |= dict(zip(PLACES, ("0.15", "0.15", "0.4"))) | dict.fromkeys(ONE_SORT, "0.05")
-OWN |= {f"Sort1d, {STRAIGHT}": "0.02", f"Sort1d, {TRUE}": "0.4", "Sort1d, matched": "0.4"}
+OWN |= dict.fromkeys((f"Sort1d, {STRAIGHT}", f"Sort1d, {SKIP}"), "0.02")
+OWN |= {f"Sort1d, {TRUE}": "0.4", "Sort1d, matched": "0.4"}
 OWN |= dict.fromkeys(DENSE_NETS, "0.05") | {DENSE_SORT: "0.02"}  # in six of its twenty epochs
 
 
