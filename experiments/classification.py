@@ -76,7 +76,7 @@ ROWS = {
 PLACES = {f"After block {block}, {BRIDGE}": f"{CIFAR} hard=signum model.after={block}" for block in (1, 2, 3)}
 ONE_SORT = {  # over all units
     f"Sort1d, {way}": f"{CIFAR} hard=sort1d model.head=flat {WAYS[way]}"
-    for way in (BRIDGE, SKIP, STRAIGHT, TRUE, "matched", "detached")
+    for way in (BRIDGE, STRAIGHT, TRUE, "matched", "detached")
 }
 NO_HARD = "Dense net, no hard function"
 DENSE_SIGNUM, DENSE_SORT = (f"Dense net, {hard}, {BRIDGE}" for hard in ("signum", "sort1d"))
@@ -116,8 +116,7 @@ BRIDGES = {  # the paper's way has a search after every function, and signum aft
 }
 OWN = BRIDGES | {f"K-Means, {BRIDGE}": "0.15"}  # the same function before another head
 OWN |= dict(zip(PLACES, ("0.15", "0.15", "0.4"))) | dict.fromkeys(ONE_SORT, "0.05")
-OWN |= dict.fromkeys((f"Sort1d, {STRAIGHT}", f"Sort1d, {SKIP}"), "0.02")
-OWN |= {f"Sort1d, {TRUE}": "0.4", "Sort1d, matched": "0.4"}
+OWN |= {f"Sort1d, {STRAIGHT}": "0.02", f"Sort1d, {TRUE}": "0.4", "Sort1d, matched": "0.4"}
 OWN |= dict.fromkeys(DENSE_NETS, "0.05") | {DENSE_SORT: "0.02"}  # in six of its twenty epochs
 
 

@@ -47,9 +47,7 @@ SHORT |= dict.fromkeys((*HIGHEST, "Sort, lines"), ("0.8", *USUAL)) | {"Sort, fit
 SHORT |= dict.fromkeys((SORT, f"Centroids, {BRIDGE}", FIRST_BLOCK), (*USUAL, "0.02"))
 SHORT |= {f"Topk 2, {BRIDGE}": (*USUAL, "0.02", "0.005"), f"Signum, {SKIP}": USUAL[:2]}
 SHORT |= {f"{hard}, {SKIP}": USUAL[1:] for hard in ("K-Means, flat", "Topk 2", "Centroids")}
-SHORT |= dict(zip(SORT1D, ((*USUAL[1:], "0.02"), (*USUAL[1:], "0.02", "0.005"), (*USUAL, "0.02")))) | {
-    f"Sort1d, {SKIP}": ("0.05", "0.02")
-}
+SHORT |= dict(zip(SORT1D, ((*USUAL[1:], "0.02"), (*USUAL[1:], "0.02", "0.005"), (*USUAL, "0.02"))))
 SHORT |= {row: (*USUAL[1:], "0.02") for row in DENSE_NETS if not row.endswith("detached")}
 SHORT |= {DENSE_STRAIGHT: ("0.1", "0.05", "0.02"), DENSE_SORT: (*USUAL[1:], "0.02", "0.005")}
 # All six epochs.
@@ -59,7 +57,7 @@ WHOLE |= {FIRST_BLOCK: USUAL, f"Topk 2, {BRIDGE}": (*USUAL[1:], "0.02")}
 WHOLE |= {SORT1D[0]: (*USUAL[1:], "0.02"), SORT1D[1]: ("0.05", "0.02", "0.005")}
 TRIED = sorted({rate for rates in SHORT.values() for rate in rates}, key=float, reverse=True)
 # At these, which leave no record; at 0.1 after the epochs of the search, and with one seed of three.
-DIVERGES = {DENSE_STRAIGHT: ("0.15", "0.1"), "Sort, fitted": ("0.8",), f"Sort1d, {SKIP}": ("0.15",)}
+DIVERGES = {DENSE_STRAIGHT: ("0.15", "0.1"), "Sort, fitted": ("0.8",)}
 
 
 def planned(scale: str) -> list[Cell]:

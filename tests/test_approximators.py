@@ -3,6 +3,7 @@
 import copy
 import math
 import pickle
+from functools import partial
 
 import pytest
 import torch
@@ -280,7 +281,14 @@ def test_impossible_requests_say_why(call, says: str) -> None:
         call()
 
 
-@pytest.mark.parametrize(("build", "misfit", "low", "high"), [(dense, 0.05, -0.15, 0.15), (lines, 0.4, 0.35, 1.0)])
+@pytest.mark.parametrize(
+    ("build", "misfit", "low", "high"),
+    [
+        pytest.param(dense, 0.05, -0.15, 0.15, id="dense"),
+        pytest.param(partial(dense, skip=True), 0.05, -0.15, 0.15, id="with skip"),
+        pytest.param(lines, 0.4, 0.35, 1.0, id="lines"),
+    ],
+)
 def test_a_dense_net_may_imitate_the_values_and_not_the_gradient(build, misfit, low: float, high: float) -> None:
     """On inputs of 3 directions out of 64 values say little of the Jacobian, unless a small net is shared by all."""
     torch.manual_seed(0)
