@@ -165,7 +165,7 @@ def concluded(leads: Mapping[str, Paired]) -> str:
 
 
 def variants(results: Results) -> Part:
-    """The recipe with something else, by the baseline; by validation it was settled."""
+    """The recipe with something else, by the baseline: seed against seed, on validation and on test."""
     pairs = [(row, POOLED) for row in VARIANTS]
     measures = {"on validation": (ACCURACY, on_validation), "on test": (ACCURACY, Place.sample)}
     table = tables.compared_in(results, pairs, measures, (MODERN, ""), compare_paired)
